@@ -1,0 +1,59 @@
+# make            what there is
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+OUT    ?= demo
+JOBS   ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help install test test-slow lint format demo bench constraints clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+install: $(STAMP) ## build .venv with the package and all its extras
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cli,report,dev]'
+	touch $(STAMP)
+
+lint: install ## style, types, direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: install ## put the code into the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: lint ## every check that takes seconds
+	$(BIN)/pytest -n $(JOBS) -m 'not slow'
+
+test-slow: install ## the checks that take longer or need LaTeX
+	$(BIN)/pytest -n $(JOBS) -m slow
+
+demo: install ## list the rules, show one, draw three into demo/
+	$(BIN)/yurii rules
+	$(BIN)/yurii rules show nesterov-lie-trotter
+	mkdir -p $(OUT)
+	for rule in gd-lie-trotter nesterov-lie-trotter verlet-ama; do \
+	  $(BIN)/yurii rules diagram $$rule -o $(OUT)/$$rule.svg || exit 1; done
+
+bench: install ## side-by-side measurements (see benchmarks/README.md)
+	$(BIN)/python benchmarks/interpreter.py
+	$(BIN)/python benchmarks/loss_memory.py
+
+constraints: ## pin what a fresh install resolves to
+	rm -rf .venv-pins && $(PYTHON) -m venv .venv-pins
+	.venv-pins/bin/python -m pip install --quiet torch==2.13.0
+	.venv-pins/bin/python -m pip install --quiet torch==2.13.0 -e '.[cli,report,dev]'
+	{ echo "# Every direct and transitive version; made by 'make constraints'."; \
+	  .venv-pins/bin/python -m pip freeze --exclude-editable | sed -E 's/^(torch==[0-9.]+).*/\1/'; } > constraints.txt
+	rm -rf .venv-pins
+
+clean: ## remove what make made
+	rm -rf $(VENV) .venv-pins $(OUT) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

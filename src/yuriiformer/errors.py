@@ -1,0 +1,67 @@
+"""Errors that speak to the user: one clear line that names the value and the remedy.
+
+The command line prints these as they are and exits with code 2; anything else is a bug and keeps
+its trace.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class YuriiError(ValueError):
+    """Something the user can put right."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""  # KeyError, mixed in below, would quote it
+
+
+class RuleError(YuriiError):
+    """A rule that is malformed; says where, in the text the user wrote."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        source: str | None = None,
+    ) -> None:
+        place = [source] if source else []
+        if line is not None:
+            place.append(f"line {line}, column {column}")
+        super().__init__(f"{', '.join(place)}: {reason}" if place else reason)
+        self.reason, self.line, self.column, self.source = reason, line, column, source
+
+    def within(self, source: str | None, *, lines: int = 0, columns: int = 0) -> RuleError:
+        """The same error, said of a text that stands in ``source``, ``lines`` further down."""
+        line = None if self.line is None else self.line + lines
+        column = self.column
+        if column is not None and self.line == 1:
+            column += columns
+        return RuleError(self.reason, line=line, column=column, source=source)
+
+
+class UnknownRuleError(RuleError, KeyError):
+    """A rule name that is not in the catalogue."""
+
+
+class ConfigError(YuriiError):
+    """A model configuration that cannot be built."""
+
+
+class InputError(YuriiError):
+    """Tensors that do not fit the model or rule they are given to."""
+
+
+class ModelFileError(YuriiError):
+    """A saved model that is missing, damaged or foreign."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)``, or nothing when no known word is near."""
+    near = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)
+    if not near:
+        return ""
+    return f" (did you mean {' or '.join(repr(name) for name in near)}?)"

@@ -1,0 +1,206 @@
+"""The catalogue: the paper's 17 rules in the order of SPEC's table, then the controls.
+
+The equations are the paper's, with LN_v (``norm``) where the paper's text puts it and the index
+t+1/2 of a coefficient written ``_half``. Rules that differ by a pattern (which oracle is first,
+how many refinements) are composed from that pattern, so what they share is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from yuriiformer.errors import UnknownRuleError, did_you_mean
+from yuriiformer.methods.rule import Rule
+
+NESTEROV_LIE_TROTTER = """
+    V = norm(beta * V + gamma * attn(X + mu * V))
+    X = X + V
+    V = norm(beta_half * V + gamma_half * mlp(X + mu_half * V))
+    X = X + V
+"""
+
+UNCLEAR = (
+    "The paper prints IMEX results under the labels AMA and MAM without saying which order each "
+    "is; its figure for this rule is therefore of unclear label."
+)
+
+
+def _imex(first: str, second: str, refinements: int, *, normalized: bool) -> Rule:
+    """Explicit step with ``first``, then k refinements of the implicit step with ``second``."""
+
+    def velocity(old: str, gamma: str, oracle: str, point: str) -> str:
+        update = f"beta * {old} + {gamma} * {oracle}(X + {point})"
+        return f"norm({update})" if normalized else update
+
+    lines = ["W = " + velocity("V", "gamma", first, "mu * V")]
+    for start in ("W", "U")[:refinements]:
+        lines.append("U = " + velocity("W", "gamma_half", second, f"mu_half * {start}"))
+    lines += ["V = U" if normalized else "V = norm(U)", "X = X + V"]
+    words = {"attn": "Attn", "mlp": "MLP"}
+    kind = "IMEX+LN_v" if normalized else "IMEX"
+    return Rule(
+        f"imex{refinements}-{'ln-' if normalized else ''}{first}-{second}",
+        "\n".join(lines),
+        label=f"{kind} k={refinements} ({words[first]}→{words[second]})",
+        note=UNCLEAR,
+    )
+
+
+def _verlet(outer: str, inner: str) -> Rule:
+    """Half step of ``outer``, full step of ``inner``, half step of ``outer``."""
+    letters = (outer[0] + inner[0] + outer[0]).upper()
+    half = f"V = norm(beta * V + 0.5 * gamma * {outer}(X + mu * V))"
+    full = f"V = norm(beta * V + gamma_half * {inner}(X + mu_half * V))"
+    drift = "X = X + V"
+    equations = "\n".join((half, drift, full, drift, half, drift))
+    return Rule(f"verlet-{letters.lower()}", equations, label=f"PRK-Verlet ({letters})")
+
+
+def _paper() -> Iterator[Rule]:
+    yield Rule("gd-euler", "X = X + attn(X) + mlp(X)", label="GD+Euler")
+    yield Rule(
+        "gd-lie-trotter",
+        """
+        X = X + attn(X)
+        X = X + mlp(X)
+        """,
+        label="GD+Lie–Trotter",
+        note="The block of GPT-2 and nanoGPT.",
+    )
+    yield Rule(
+        "polyak-euler",
+        """
+        V = norm(beta * V + gamma * (attn(X) + mlp(X)))
+        X = X + V
+        """,
+        label="Polyak+Euler",
+    )
+    yield Rule(
+        "polyak-lie-trotter",
+        """
+        V = norm(beta * V + gamma * attn(X))
+        X = X + V
+        V = norm(beta_half * V + gamma_half * mlp(X))
+        X = X + V
+        """,
+        label="Polyak+Lie–Trotter",
+    )
+    yield Rule(
+        "nesterov-euler",
+        """
+        Y = X + mu * V
+        V = norm(beta * V + gamma * (attn(Y) + mlp(Y)))
+        X = X + V
+        """,
+        label="Nesterov+Euler",
+    )
+    yield Rule(
+        "nesterov-lie-trotter",
+        NESTEROV_LIE_TROTTER,
+        label="Nesterov+Lie–Trotter",
+        note="The paper's YuriiFormer.",
+    )
+    yield Rule(
+        "hamiltonian",
+        """
+        V = norm(beta * V - gamma * attn(X + mu * V))
+        X = X + delta * V
+        V = norm(beta * V - gamma_half * mlp(X + mu * V))
+        """,
+        label="Hamiltonian (symplectic Euler)",
+        note="The last block's MLP kick never reaches the logits: it is skipped, and the "
+        "parameters that only it uses are frozen.",
+    )
+    for refinements in (1, 2):
+        for normalized in (False, True):
+            yield _imex("attn", "mlp", refinements, normalized=normalized)
+            yield _imex("mlp", "attn", refinements, normalized=normalized)
+    yield _verlet("attn", "mlp")
+    yield _verlet("mlp", "attn")
+
+
+def _controls(paper: Mapping[str, Rule]) -> Iterator[Rule]:
+    """What a sceptic asks for: is it the momentum, or the extra table, or the normalisation?"""
+    lam = {"lam": {"range": "positive", "initial": 1.0}}
+    inject = "X = X + lam * unit(E)\n"
+    gradient_descent, nesterov = paper["gd-lie-trotter"], paper["nesterov-lie-trotter"]
+    yield Rule(
+        "gd-table",
+        inject + gradient_descent.equations,
+        label="GD+Lie–Trotter, second table",
+        streams={"E": "tables"},
+        coefficients=lam,
+        note="No momentum, but the parameters of one: a second table, added in every block.",
+    )
+    yield Rule(
+        "nesterov-table",
+        inject + nesterov.equations,
+        label="Nesterov+Lie–Trotter, second table",
+        streams={"E": "tables"},
+        coefficients=lam,
+        note="Momentum and the second table of gd-table together.",
+    )
+    yield Rule(
+        "gd-tied",
+        inject + gradient_descent.equations,
+        label="GD+Lie–Trotter, tied injection",
+        streams={"E": "tied"},
+        coefficients=lam,
+        note="As gd-table, but what is added in every block is the main embedding: no parameters.",
+    )
+    yield Rule(
+        "gd-normalized",
+        """
+        X = X + norm(attn(X))
+        X = X + norm(mlp(X))
+        """,
+        label="GD+Lie–Trotter, LN_v",
+        note="No momentum, but each oracle's answer goes through LN_v.",
+    )
+    yield nesterov.vary(
+        name="nesterov-fixed",
+        label="Nesterov+Lie–Trotter, fixed",
+        coefficients={name: {"learned": False} for name in nesterov.coefficients},
+        note="All coefficients stay where they start.",
+    )
+    first = {"initial": "2 * t / (2 * t + 3)", "learned": False}
+    second = {"initial": "(2 * t + 1) / (2 * t + 4)", "learned": False}
+    yield nesterov.vary(
+        name="nesterov-classical",
+        label="Nesterov+Lie–Trotter, classical",
+        coefficients={"mu": first, "beta": first, "mu_half": second, "beta_half": second},
+        note="mu = beta = k/(k+3) at the k-th velocity update, as in Nesterov's method for "
+        "convex functions; the step sizes are learned.",
+    )
+
+
+class Catalog(Mapping[str, Rule]):
+    """Rules by name, in order; an unknown name is answered with the nearest ones."""
+
+    def __init__(self, rules: Iterator[Rule]) -> None:
+        self._rules = {rule.name: rule for rule in rules}
+
+    def __getitem__(self, name: str) -> Rule:
+        try:
+            return self._rules[name]
+        except KeyError:
+            hint = did_you_mean(str(name), self._rules) or "; 'yurii rules' lists all"
+            raise UnknownRuleError(f"unknown rule {name!r}{hint}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __repr__(self) -> str:
+        return f"Catalog({', '.join(self._rules)})"
+
+
+paper = Catalog(_paper())
+controls = Catalog(_controls(paper))
+rules = Catalog(chain(paper.values(), controls.values()))

@@ -1,0 +1,158 @@
+"""What a coefficient is: its range, where it starts, its shape, and whether it is learned."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from yuriiformer.errors import RuleError, did_you_mean
+from yuriiformer.methods.parse import ELEMENTWISE, parse_expression
+from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number, names, walk
+
+Range = Literal["unit", "positive", "real"]
+Shape = Literal["scalar", "channel", "head"]
+
+SCHEDULE_NAMES = ("t", "L")  # the layer, counted from 0, and the number of layers
+
+# SPEC gives no start values for the paper's coefficients; these are the project's own.
+_BY_PREFIX: dict[str, tuple[Range, float]] = {
+    "mu": ("unit", 0.9),
+    "beta": ("unit", 0.9),
+    "gamma": ("positive", 1.0),
+    "delta": ("positive", 1.0),
+}
+
+_PREFIX = re.compile(rf"({'|'.join(_BY_PREFIX)})(?=_|\d|$)")
+
+_FUNCTIONS: dict[str, Callable[..., float]] = {
+    "sqrt": math.sqrt,
+    "square": lambda x: x * x,
+    "abs": abs,
+    "sign": lambda x: math.copysign(1.0, x) if x else 0.0,
+    "exp": math.exp,
+    "log": math.log,
+    "tanh": math.tanh,
+    "sigmoid": lambda x: 0.5 * (1.0 + math.tanh(0.5 * x)),
+    "relu": lambda x: max(x, 0.0),
+    "maximum": max,
+    "minimum": min,
+}
+assert _FUNCTIONS.keys() == ELEMENTWISE.keys()
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """A learned or fixed number per block (or per channel or head of it).
+
+    Args:
+        range: ``unit`` is (0, 1), stored as a logit; ``positive`` is stored through softplus;
+            ``real`` is stored as it is. A fixed coefficient may also sit on the range's ends.
+        initial: a number, or arithmetic in ``t`` (layer, from 0) and ``L`` (number of layers),
+            such as ``"t / (t + 3)"``.
+        shape: one number, one for each channel, or one for each attention head.
+        learned: whether training changes it.
+    """
+
+    range: Range = "real"
+    initial: float | str = 0.0
+    shape: Shape = "scalar"
+    learned: bool = True
+
+    def __post_init__(self) -> None:
+        for value, kind, what in ((self.range, Range, "range"), (self.shape, Shape, "shape")):
+            if value not in get_args(kind):
+                raise RuleError(f"{what} {value!r} is not one of {', '.join(get_args(kind))}")
+        if not isinstance(self.learned, bool):
+            raise RuleError(f"learned must be true or false, not {self.learned!r}")
+        if isinstance(self.initial, bool) or not isinstance(self.initial, int | float | str):
+            raise RuleError(f"initial must be a number or a formula in t and L: {self.initial!r}")
+        if not isinstance(self.initial, str):
+            object.__setattr__(self, "initial", float(self.initial))
+        for node in walk(self._formula):
+            if isinstance(node, Call) and node.function not in _FUNCTIONS:
+                raise RuleError(f"initial {self.initial!r}: {node.function} needs a tensor")
+        unknown = [name.id for name in names(self._formula) if name.id not in SCHEDULE_NAMES]
+        if unknown:
+            raise RuleError(
+                f"initial {self.initial!r}: unknown name {unknown[0]!r}; a schedule is arithmetic "
+                "in t (the layer, from 0) and L (the number of layers)"
+            )
+        if not names(self._formula):
+            self.value(0, 1)  # a plain number can be checked now
+
+    @cached_property
+    def _formula(self) -> Expr:
+        if isinstance(self.initial, str):
+            return parse_expression(self.initial, source=f"initial {self.initial!r}")
+        return Number(self.initial)
+
+    def value(self, layer: int, depth: int) -> float:
+        """The start value at one layer, checked against the range."""
+        try:
+            value = _arithmetic(self._formula, {"t": float(layer), "L": float(depth)})
+        except (ArithmeticError, ValueError) as error:
+            raise RuleError(f"initial {self.initial!r} at layer {layer}: {error}") from None
+        low, high = {"unit": (0.0, 1.0), "positive": (0.0, math.inf)}.get(
+            self.range, (-math.inf, math.inf)
+        )
+        inside = low < value < high or (not self.learned and low <= value <= high)
+        if not (inside and math.isfinite(value)):
+            hint = " unless fixed" if value in (low, high) and self.learned else ""
+            raise RuleError(
+                f"initial {self.initial!r} is {value:g} at layer {layer} of {depth}: a "
+                f"{self.range} coefficient lies between {low:g} and {high:g}{hint}"
+            )
+        return value
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def resolve(name: str, declared: Coefficient | Mapping[str, Any] | None) -> Coefficient:
+    """A coefficient as declared, with what its name implies (``mu*``, ``beta*``, …) filled in."""
+    known = _PREFIX.match(name)
+    if isinstance(declared, Coefficient):
+        return declared
+    options = dict(declared or {})
+    allowed = [field.name for field in fields(Coefficient)]
+    for option in options:
+        if option not in allowed:
+            hint = did_you_mean(option, allowed) or f"; known are {', '.join(allowed)}"
+            raise RuleError(f"coefficient {name!r}: unknown option {option!r}{hint}")
+    if known is None and "initial" not in options:
+        raise RuleError(f"coefficient {name!r} is declared without an initial value")
+    default: tuple[Range, float] = ("real", 0.0)
+    kind, initial = _BY_PREFIX[known[1]] if known else default
+    try:
+        return replace(Coefficient(range=kind, initial=initial), **options)
+    except RuleError as error:
+        raise RuleError(f"coefficient {name!r}: {error}") from None
+
+
+def implied(name: str) -> bool:
+    """Whether a name alone says what kind of coefficient it is."""
+    return _PREFIX.match(name) is not None
+
+
+def _arithmetic(node: Expr, values: Mapping[str, float]) -> float:
+    """A schedule's value on plain numbers (tensors have an interpreter of their own)."""
+    if isinstance(node, Number):
+        return node.value
+    if isinstance(node, Name):
+        return values[node.id]
+    if isinstance(node, Negate):
+        return -_arithmetic(node.operand, values)
+    if isinstance(node, Call):
+        arguments = [_arithmetic(argument, values) for argument in node.arguments]
+        return _FUNCTIONS[node.function](*arguments)
+    assert isinstance(node, Binary)
+    left, right = _arithmetic(node.left, values), _arithmetic(node.right, values)
+    if node.op == "+":
+        return left + right
+    if node.op == "-":
+        return left - right
+    return left * right if node.op == "*" else left / right

@@ -1,0 +1,181 @@
+"""The one interpreter: runs any rule's block on tensors.
+
+It walks the rule's steps and does what they say; nothing here knows a rule by name. The order of
+floating-point operations is the order of the text, so a block written out by hand gives the same
+bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from yuriiformer.errors import InputError
+from yuriiformer.methods.passes import Program, Step
+from yuriiformer.methods.rule import Rule
+from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number
+
+Oracle = Callable[[Tensor, int], Tensor]  # (argument, number of the call in the block) -> answer
+Norm = Callable[[Tensor], Tensor]
+Value = Tensor | float
+Observer = Callable[[Step, Tensor, Tensor | None], None]
+"""Called after every step with the step, its value and, for an oracle call, its argument."""
+
+LAYER_NORM_EPS = 1e-5
+
+_ELEMENTWISE: dict[str, Callable[..., Tensor]] = {
+    "sqrt": torch.sqrt,
+    "square": torch.square,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "exp": torch.exp,
+    "log": torch.log,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+}
+
+
+def unit(x: Tensor) -> Tensor:
+    """LayerNorm over the last dimension without gain or bias."""
+    return F.layer_norm(x, x.shape[-1:], eps=LAYER_NORM_EPS)
+
+
+def run_program(
+    program: Program,
+    streams: Mapping[str, Tensor],
+    oracles: Mapping[str, Oracle],
+    coefficients: Mapping[str, Value],
+    norms: Sequence[Norm],
+    observer: Observer | None = None,
+) -> dict[str, Tensor]:
+    """One block: streams in, the streams that the program gives out.
+
+    ``norms[i]`` is the LN_v of the i-th ``norm`` call; sharing one is repeating it.
+    """
+    values: dict[str, Value] = {**coefficients, **streams}
+    for segment in program.segments:
+        for step in segment.assigns:
+            values[step.target] = result = evaluate(step.value, values, norms)
+            if observer is not None and isinstance(result, Tensor):
+                observer(step, result, None)
+        if segment.query is not None:
+            query = segment.query
+            argument = evaluate(query.argument, values, norms)
+            assert isinstance(argument, Tensor)
+            values[query.target] = answer = oracles[query.oracle](argument, query.call)
+            if observer is not None:
+                observer(query, answer, argument)
+    return {name: values[name] for name in program.outputs}  # type: ignore[misc]
+
+
+def evaluate(node: Expr, values: Mapping[str, Value], norms: Sequence[Norm]) -> Value:
+    """The value of an oracle-free expression."""
+    if isinstance(node, Name):
+        return values[node.id]
+    if isinstance(node, Number):
+        return node.value
+    if isinstance(node, Binary):
+        left, right = evaluate(node.left, values, norms), evaluate(node.right, values, norms)
+        if node.op == "+":
+            return left + right
+        if node.op == "-":
+            return left - right
+        if node.op == "*":
+            return left * right
+        return left / right
+    if isinstance(node, Negate):
+        return -evaluate(node.operand, values, norms)
+    assert isinstance(node, Call)
+    arguments = [evaluate(argument, values, norms) for argument in node.arguments]
+    if node.function == "norm":
+        return norms[node.number](_tensor(arguments[0]))
+    if node.function == "unit":
+        return unit(_tensor(arguments[0]))
+    return _ELEMENTWISE[node.function](*map(_tensor, arguments))
+
+
+def _tensor(value: Value) -> Tensor:
+    """A plain number among tensors: 0-dimensional, so it changes neither shape nor precision."""
+    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+
+
+def run_rule(
+    rule: Rule,
+    streams: Mapping[str, Tensor],
+    *,
+    attn: Callable[[Tensor], Tensor],
+    mlp: Callable[[Tensor], Tensor],
+    coefficients: Mapping[str, Value] | None = None,
+    velocity_norm: Norm | None = None,
+    observer: Observer | None = None,
+) -> dict[str, Tensor]:
+    """One block of a rule with any number of streams, by name; all of them come back.
+
+    ``attn`` and ``mlp`` are any callables of one tensor, ``velocity_norm`` is what ``norm`` means
+    (None: the identity).
+    """
+    given = dict(coefficients or {})
+    _same_names(f"rule {rule.name!r}: coefficients", given, rule.coefficients)
+    _same_names(f"rule {rule.name!r}: streams", streams, tuple(rule.streams))
+    norm: Norm = velocity_norm if velocity_norm is not None else _identity
+    oracles: dict[str, Oracle] = {"attn": lambda y, _: attn(y), "mlp": lambda y, _: mlp(y)}
+    norms = [norm] * rule.norm_calls
+    return run_program(rule.program, streams, oracles, given, norms, observer)
+
+
+def apply_rule(
+    rule: Rule,
+    X: Tensor,
+    V: Tensor | None = None,
+    *,
+    attn: Callable[[Tensor], Tensor],
+    mlp: Callable[[Tensor], Tensor],
+    coefficients: Mapping[str, Value] | None = None,
+    velocity_norm: Norm | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """One block of a rule whose streams are X and V (V is None where the rule has none)."""
+    others = [name for name in rule.streams if name not in ("X", "V")]
+    if others:
+        raise InputError(
+            f"rule {rule.name!r} also carries {', '.join(others)}: "
+            "use run_rule(rule, {'X': X, ...}), which takes every stream by name"
+        )
+    streams = {"X": X}
+    if rule.uses_velocity:
+        if V is None:
+            raise InputError(
+                f"rule {rule.name!r} carries a velocity: pass V, a tensor of X's shape "
+                f"{tuple(X.shape)} (zeros to start from rest)"
+            )
+        if V.shape != X.shape:
+            raise InputError(f"V has shape {tuple(V.shape)}, but X has {tuple(X.shape)}")
+        streams["V"] = V
+    result = run_rule(
+        rule,
+        streams,
+        attn=attn,
+        mlp=mlp,
+        coefficients=coefficients,
+        velocity_norm=velocity_norm,
+    )
+    return result["X"], result.get("V", V)
+
+
+def _identity(x: Tensor) -> Tensor:
+    return x
+
+
+def _same_names(what: str, given: Mapping[str, object], wanted: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in given]
+    extra = [name for name in given if name not in wanted]
+    if missing or extra:
+        problems = [f"missing {', '.join(missing)}"] if missing else []
+        problems += [f"unknown {', '.join(extra)}"] if extra else []
+        needs = ", ".join(wanted) or "none"
+        raise InputError(f"{what}: {'; '.join(problems)} (it needs exactly: {needs})")

@@ -1,0 +1,180 @@
+"""Passes over a rule's assignments: lowering to steps, liveness, segments.
+
+A rule is lowered once to a flat list of steps in which every oracle call stands alone:
+
+    V = norm(beta * V + gamma * attn(X + mu * V))
+
+becomes
+
+    attn[0] <- attn(X + mu * V)                       a Query
+    V = norm[0](beta * V + gamma * attn[0])           an Assign, free of oracles
+
+The interpreter, the key/value cache, FLOP counts, traces and diagrams all read this one form.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from yuriiformer.methods.parse import NORMS, ORACLES
+from yuriiformer.methods.tree import (
+    NOWHERE,
+    Assign,
+    Binary,
+    Call,
+    Expr,
+    Name,
+    Negate,
+    Place,
+    names,
+    walk,
+)
+
+
+@dataclass(frozen=True)
+class Query:
+    """One oracle call: ``target`` holds the answer, ``call`` counts calls of this oracle from 0."""
+
+    target: str
+    oracle: str
+    argument: Expr
+    call: int
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def value(self) -> Expr:
+        """What is read to take this step (an Assign has it too)."""
+        return self.argument
+
+
+Step = Assign | Query
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Oracle-free steps that run together, and the oracle call that ends them (the last has none).
+
+    ``inputs`` are the names it needs from before, ``outputs`` those that something later needs:
+    the signature of the segment if it is compiled on its own.
+    """
+
+    assigns: tuple[Assign, ...]
+    query: Query | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The steps of one block that matter, and the streams it needs and gives."""
+
+    steps: tuple[Step, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    segments: tuple[Segment, ...]
+
+    def reads(self) -> frozenset[str]:
+        """Every name that some step reads."""
+        return frozenset(name.id for step in self.steps for name in names(step.value))
+
+    def oracles(self) -> frozenset[str]:
+        return frozenset(step.oracle for step in self.steps if isinstance(step, Query))
+
+    def norm_calls(self) -> frozenset[int]:
+        """The numbers of the ``norm`` calls that are made."""
+        return frozenset(
+            node.number
+            for step in self.steps
+            for node in walk(step.value)
+            if isinstance(node, Call) and node.function == "norm"
+        )
+
+
+def lower(assigns: Iterable[Assign]) -> tuple[Step, ...]:
+    """Assignments with oracle calls inside -> steps in the order of evaluation."""
+    steps: list[Step] = []
+    count: Counter[str] = Counter()
+
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, Binary):
+            return replace(node, left=visit(node.left), right=visit(node.right))
+        if isinstance(node, Negate):
+            return replace(node, operand=visit(node.operand))
+        if not isinstance(node, Call):
+            return node
+        arguments = tuple(visit(argument) for argument in node.arguments)
+        number = count[node.function]
+        if node.function in ORACLES:
+            count[node.function] += 1
+            target = f"{node.function}[{number}]"  # no clash: not a name a user can write
+            steps.append(Query(target, node.function, arguments[0], number, node.place))
+            return Name(target, node.place)
+        if node.function in NORMS:
+            count[node.function] += 1
+            return replace(node, arguments=arguments, number=number)
+        return replace(node, arguments=arguments)
+
+    for assign in assigns:
+        steps.append(replace(assign, value=visit(assign.value)))
+    return tuple(steps)
+
+
+def carried(assigns: Iterable[Assign]) -> list[str]:
+    """Names read before they are written and written somewhere: carried from layer to layer."""
+    written: set[str] = set()
+    early: dict[str, None] = {}
+    for assign in assigns:
+        for name in names(assign.value):
+            if name.id not in written:
+                early[name.id] = None
+        written.add(assign.target)
+    return [name for name in early if name in written]
+
+
+def live(
+    steps: tuple[Step, ...], needed: frozenset[str]
+) -> tuple[tuple[Step, ...], frozenset[str]]:
+    """The steps that contribute to ``needed``, and the names they need at the block's start."""
+    kept: list[Step] = []
+    alive = set(needed)
+    for step in reversed(steps):
+        if step.target in alive:
+            alive.discard(step.target)
+            alive.update(name.id for name in names(step.value))
+            kept.append(step)
+    return tuple(reversed(kept)), frozenset(alive)
+
+
+def build_program(
+    steps: tuple[Step, ...], streams: tuple[str, ...], needed: frozenset[str]
+) -> Program:
+    """The program of a block of which only the streams in ``needed`` are looked at afterwards."""
+    kept, alive = live(steps, needed)
+    outputs = tuple(name for name in streams if name in needed)
+    inputs = tuple(name for name in streams if name in alive)
+    return Program(kept, inputs, outputs, _segments(kept, outputs))
+
+
+def _segments(steps: tuple[Step, ...], outputs: tuple[str, ...]) -> tuple[Segment, ...]:
+    """Cut the steps after each oracle call; what each part hands on comes from liveness."""
+    parts: list[list[Step]] = [[]]
+    for step in steps:
+        parts[-1].append(step)
+        if isinstance(step, Query):
+            parts.append([])
+    segments: list[Segment] = []
+    alive = frozenset(outputs)
+    for part in reversed(parts):
+        query = part[-1] if part and isinstance(part[-1], Query) else None
+        assigns = tuple(step for step in part if isinstance(step, Assign))
+        if query is not None:
+            alive = (alive - {query.target}) | {name.id for name in names(query.argument)}
+        written = {step.target for step in assigns}
+        handed_on = tuple(sorted(alive & written))
+        _, before = live(assigns, alive)
+        read = before & {name.id for step in part for name in names(step.value)}
+        segments.append(Segment(assigns, query, tuple(sorted(read)), handed_on))
+        alive = before
+    return tuple(reversed(segments))

@@ -1,0 +1,203 @@
+"""A rule: the equations of one block, and everything that follows from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from yuriiformer.errors import RuleError, did_you_mean
+from yuriiformer.methods.coefficients import Coefficient
+from yuriiformer.methods.parse import ORACLES, parse_equations
+from yuriiformer.methods.passes import Program, Query, Step, build_program, lower
+from yuriiformer.methods.tree import Assign
+from yuriiformer.methods.validate import Start, check, find_coefficients, find_streams
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Rule:
+    """One block as equations; valid by construction.
+
+    Args:
+        name: what the rule is called on the command line.
+        equations: one assignment a line. ``attn(...)`` and ``mlp(...)`` call the oracles,
+            ``norm(...)`` is the velocity LayerNorm LN_v, ``unit(...)`` a LayerNorm without gain.
+        label: what the rule is called in tables and plots; the name if not given.
+        streams: how the streams start (see `Start`); X and V default to ``tables``.
+        coefficients: options of coefficients (see `Coefficient`), needed only where the name
+            (``mu*``, ``beta*``, ``gamma*``, ``delta*``) does not say enough.
+        note: a remark that is shown wherever the rule is.
+        source: where the text is from, for error messages.
+
+    Names follow from their use. A name that is read before it is written is a *stream*, carried
+    from layer to layer; one that is written first is a local; a declared stream that is never
+    written is constant over depth; every other name is a coefficient.
+    """
+
+    name: str
+    equations: str
+    label: str
+    note: str
+    streams: Mapping[str, Start]  # X first, then in order of appearance
+    specs: Mapping[str, Coefficient]  # in order of appearance
+    assigns: tuple[Assign, ...] = field(repr=False)
+
+    def __init__(
+        self,
+        name: str,
+        equations: str,
+        *,
+        label: str = "",
+        streams: Mapping[str, str] | None = None,
+        coefficients: Mapping[str, Coefficient | Mapping[str, Any]] | None = None,
+        note: str = "",
+        source: str | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise RuleError(f"a rule needs a name of printable characters, not {name!r}")
+        source = source or f"rule {name!r}"
+        assigns = parse_equations(equations, source)
+        values: dict[str, Any] = {
+            "name": name,
+            "label": label or name,
+            "note": note,
+            "equations": "\n".join(line.strip() for line in equations.strip().splitlines()),
+            "assigns": assigns,
+        }
+        try:
+            values["streams"] = find_streams(assigns, streams or {})
+            values["specs"] = find_coefficients(assigns, values["streams"], coefficients or {})
+            check(assigns, values["streams"])
+        except RuleError as error:
+            raise error.within(source) from None
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+    @property
+    def coefficients(self) -> tuple[str, ...]:
+        """The coefficients' names, in order of appearance."""
+        return tuple(self.specs)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The block as flat steps, oracle calls standing alone."""
+        return lower(self.assigns)
+
+    @cached_property
+    def oracle_calls(self) -> dict[str, int]:
+        """How often a block calls each oracle."""
+        count = Counter(step.oracle for step in self.steps if isinstance(step, Query))
+        return {oracle: count[oracle] for oracle in ORACLES}
+
+    @property
+    def uses_velocity(self) -> bool:
+        return "V" in self.streams
+
+    @cached_property
+    def norm_calls(self) -> int:
+        """How often a block calls LN_v."""
+        return len(self.program.norm_calls())
+
+    @cached_property
+    def locals(self) -> tuple[str, ...]:
+        """Names that live inside one block only."""
+        written = dict.fromkeys(assign.target for assign in self.assigns)
+        return tuple(name for name in written if name not in self.streams)
+
+    @cached_property
+    def program(self) -> Program:
+        """The whole block, every stream being looked at afterwards."""
+        return build_program(self.steps, tuple(self.streams), frozenset(self.streams))
+
+    def programs(self, n_layer: int) -> tuple[Program, ...]:
+        """One program a layer of a model in which only the last X is looked at.
+
+        Steps that never reach it are left out (the last MLP kick of a Hamiltonian block). Equal
+        programs are the same object, so most layers share one.
+        """
+        found: list[Program] = []
+        needed = frozenset({"X"})
+        for _ in range(n_layer):
+            program = build_program(self.steps, tuple(self.streams), needed)
+            found.append(found[-1] if found and found[-1] == program else program)
+            needed = frozenset(program.inputs)
+        return tuple(reversed(found))
+
+    def vary(
+        self,
+        *,
+        name: str | None = None,
+        label: str | None = None,
+        streams: Mapping[str, str] | None = None,
+        coefficients: Mapping[str, Coefficient | Mapping[str, Any]] | None = None,
+        note: str | None = None,
+    ) -> Rule:
+        """The same equations with other starts or coefficients."""
+        for kind, given, known in (
+            ("stream", streams, tuple(self.streams)),
+            ("coefficient", coefficients, self.coefficients),
+        ):
+            for key in given or {}:
+                if key not in known:
+                    hint = did_you_mean(key, known) or f"; it has {', '.join(known) or 'none'}"
+                    raise RuleError(f"rule {self.name!r} has no {kind} {key!r}{hint}")
+        specs: dict[str, Coefficient | Mapping[str, Any]] = dict(self.specs)
+        for key, value in (coefficients or {}).items():
+            whole = isinstance(value, Coefficient)
+            specs[key] = value if whole else {**self.specs[key].to_dict(), **dict(value)}  # type: ignore[arg-type]
+        return Rule(
+            name or self.name,
+            self.equations,
+            label=label or self.label,
+            streams={**self.streams, **(streams or {})},
+            coefficients=specs,
+            note=self.note if note is None else note,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that makes the rule, as plain data; `Rule.from_dict` reads it back."""
+        return {
+            "name": self.name,
+            "label": self.label,
+            "equations": self.equations,
+            "streams": dict(self.streams),
+            "coefficients": {name: spec.to_dict() for name, spec in self.specs.items()},
+            "note": self.note,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], source: str | None = None) -> Rule:
+        """A rule from plain data, as a TOML file or a model's configuration holds it."""
+        known = ("name", "label", "equations", "streams", "coefficients", "note")
+        for key in data:
+            if key not in known:
+                hint = did_you_mean(str(key), known) or f"; known are {', '.join(known)}"
+                raise RuleError(f"unknown key {key!r}{hint}", source=source)
+        for key in ("name", "equations"):
+            if key not in data:
+                raise RuleError(f"the rule has no {key!r}", source=source)
+        for key, kind in {
+            **dict.fromkeys(known, str),
+            "streams": Mapping,
+            "coefficients": Mapping,
+        }.items():
+            if key in data and not isinstance(data[key], kind):
+                wanted = "text" if kind is str else "a table"
+                raise RuleError(f"{key!r} must be {wanted}, not {data[key]!r:.60}", source=source)
+        options = {key: data[key] for key in known[1:] if key in data and key != "equations"}
+        return cls(data["name"], data["equations"], source=source, **options)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rule) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        parts = (tuple(self.streams.items()), tuple(self.specs.items()))
+        return (self.name, self.label, self.assigns, self.note, *parts)
+
+    def __repr__(self) -> str:
+        return f"Rule({self.name!r}, equations={self.equations!r})"

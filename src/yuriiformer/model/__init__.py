@@ -1,0 +1,1 @@
+"""The model: oracles, blocks, embeddings, loss, and its files."""

@@ -1,0 +1,62 @@
+"""One block: a rule's program over the two oracles of one layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+from yuriiformer.methods.interpreter import Observer, run_program
+from yuriiformer.methods.passes import Program
+from yuriiformer.model.coefficients import Coefficients
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.model.context import Context
+from yuriiformer.model.layers import VelocityNorm
+from yuriiformer.model.oracles import OraclePair
+
+
+class Block(nn.Module):
+    """Streams in, streams out. The layer's number is used when it is made, never when it runs,
+    so that all blocks with the same program share one compiled graph."""
+
+    def __init__(self, config: ModelConfig, pair: OraclePair, program: Program, layer: int) -> None:
+        super().__init__()
+        rule = config.update
+        self.program = program
+        self.attn = pair.attention(config)
+        self.mlp = pair.mlp(config)
+        norms = min(1, rule.norm_calls) if config.velocity_norm == "shared" else rule.norm_calls
+        self.velocity_norms = nn.ModuleList(VelocityNorm(config.d_model) for _ in range(norms))
+        self.norm_of_call = tuple(i % norms for i in range(rule.norm_calls))
+        self.coefficients = Coefficients(config, layer)
+        for name in self.dead_parameters():
+            self.get_parameter(name).requires_grad_(False)
+
+    def forward(
+        self, streams: dict[str, Tensor], context: Context, observer: Observer | None = None
+    ) -> dict[str, Tensor]:
+        def attn(Y: Tensor, call: int) -> Tensor:
+            answer: Tensor = self.attn(Y, Context(context.positions, call))
+            return answer
+
+        def mlp(Y: Tensor, call: int) -> Tensor:
+            answer: Tensor = self.mlp(Y, Context(context.positions, call))
+            return answer
+
+        return run_program(
+            self.program,
+            streams,
+            {"attn": attn, "mlp": mlp},
+            self.coefficients(),
+            [self.velocity_norms[i] for i in self.norm_of_call],
+            observer,
+        )
+
+    def dead_parameters(self) -> Iterator[str]:
+        """Parameters that nothing in this block's program uses: they never get a gradient."""
+        used = {f"{oracle}." for oracle in self.program.oracles()}
+        used |= {f"velocity_norms.{self.norm_of_call[i]}." for i in self.program.norm_calls()}
+        used |= {f"coefficients.raw_{name}." for name in self.program.reads()}
+        for name, _ in self.named_parameters():
+            if not f"{name}.".startswith(tuple(used)):
+                yield name

@@ -1,0 +1,112 @@
+"""The configuration of a model: complete, checked when made, plain data when saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from yuriiformer.errors import ConfigError, did_you_mean
+from yuriiformer.methods.references import get_rule
+from yuriiformer.methods.rule import Rule
+
+Gelu = Literal["exact", "tanh"]
+VelocityNorm = Literal["shared", "separate"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What a model is made of. The defaults are the paper's small model.
+
+    Args:
+        rule: the update rule: a name, a TOML file, a variation of either, or a `Rule`.
+        n_layer: number of blocks.
+        n_head: attention heads; divides ``d_model``.
+        d_model: width of the streams.
+        vocab_size: rows of the token table, padding included.
+        valid_vocab: ids below this are real; the rest is padding and is never generated.
+        context: the longest sequence.
+        bias: biases in the oracles' projections and norms, as GPT-2 has them.
+        gelu: ``exact``, or the ``tanh`` approximation, as GPT-2 has it.
+        oracles: which pair of oracles: ``paper``, ``modern``, or one registered by the user.
+        n_kv_head: key/value heads of grouped-query attention (``modern`` only).
+        velocity_norm: LN_v ``shared`` by the substeps of a block, or ``separate`` for each.
+    """
+
+    rule: Rule | str = "nesterov-lie-trotter"
+    n_layer: int = 12
+    n_head: int = 12
+    d_model: int = 768
+    vocab_size: int = 50304
+    valid_vocab: int | None = None
+    context: int = 1024
+    bias: bool = False
+    gelu: Gelu = "exact"
+    oracles: str = "paper"
+    n_kv_head: int | None = None
+    velocity_norm: VelocityNorm = "shared"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", get_rule(self.rule))
+        for name in ("n_layer", "n_head", "d_model", "vocab_size", "context"):
+            _positive(name, getattr(self, name))
+        for name in ("valid_vocab", "n_kv_head"):
+            if getattr(self, name) is not None:
+                _positive(name, getattr(self, name))
+        if self.d_model % self.n_head:
+            near = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
+            best = min(near, key=lambda h: abs(h - self.n_head))
+            raise ConfigError(
+                f"d_model={self.d_model} is not divisible by n_head={self.n_head}: "
+                f"take n_head={best}, or d_model={self._multiple()}"
+            )
+        if self.valid_vocab is not None and self.valid_vocab > self.vocab_size:
+            raise ConfigError(
+                f"valid_vocab={self.valid_vocab} is more than vocab_size={self.vocab_size}"
+            )
+        for name, allowed in (
+            ("gelu", ("exact", "tanh")),
+            ("velocity_norm", ("shared", "separate")),
+            ("bias", (True, False)),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"{name}={getattr(self, name)!r} is not one of {allowed}")
+
+    def _multiple(self) -> int:
+        return self.n_head * max(1, round(self.d_model / self.n_head))
+
+    @property
+    def update(self) -> Rule:
+        """The rule itself (the field may be given as a name)."""
+        assert isinstance(self.rule, Rule)
+        return self.rule
+
+    @property
+    def d_head(self) -> int:
+        return self.d_model // self.n_head
+
+    @property
+    def real_vocab(self) -> int:
+        """How many ids are real."""
+        return self.vocab_size if self.valid_vocab is None else self.valid_vocab
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, the rule with its full text."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "rule": self.update.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ModelConfig:
+        known = [field.name for field in fields(cls)]
+        for key in data:
+            if key not in known:
+                raise ConfigError(f"unknown field {key!r}{did_you_mean(str(key), known)}")
+        values = dict(data)
+        if isinstance(values.get("rule"), Mapping):
+            values["rule"] = Rule.from_dict(values["rule"])
+        return cls(**values)
+
+
+def _positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}")

@@ -1,0 +1,132 @@
+"""A model as a folder: weights as safetensors, configuration with the rule's full text as JSON.
+
+Nothing in it is executed on loading. A model is found whole or not at all: the new folder is
+written aside and takes the old one's place at the end, and the weights' SHA-256 stands in the
+configuration, so a damaged, truncated or foreign file is told from a good one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+import yuriiformer
+from yuriiformer.errors import ConfigError, ModelFileError, RuleError
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.model.model import YuriiFormer
+
+FORMAT = 1
+WEIGHTS, CONFIG = "model.safetensors", "model.json"
+
+
+def save_model(model: YuriiFormer, folder: str | Path) -> None:
+    """Write a model's weights and configuration; an earlier model in the folder is replaced."""
+    folder = Path(folder)
+    if folder.exists() and (
+        not folder.is_dir() or {p.name for p in folder.iterdir()} - {WEIGHTS, CONFIG}
+    ):
+        raise ModelFileError(f"{folder} holds other files: save a model to a folder of its own")
+    part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
+    part.mkdir(parents=True)
+    try:
+        tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+        save_file(tensors, part / WEIGHTS)
+        data = {
+            "format": FORMAT,
+            "yuriiformer": yuriiformer.__version__,
+            "config": model.config.to_dict(),
+            "sha256": _sha256(part / WEIGHTS),
+        }
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        (part / CONFIG).write_text(text, encoding="utf-8")
+        for path in (part / WEIGHTS, part / CONFIG):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        _replace(folder, part)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _replace(folder: Path, new: Path) -> None:
+    """Put ``new`` in the place of ``folder``, which is kept aside until that has happened."""
+    old = folder.with_name(f"{folder.name}.old-{os.getpid()}")
+    if folder.exists():
+        folder.rename(old)
+    new.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> YuriiFormer:
+    """The model that `save_model` wrote, with the dtypes it had."""
+    folder = Path(folder)
+    data = _read_config(folder)
+    try:
+        config = ModelConfig.from_dict(data["config"])
+    except (ConfigError, RuleError, TypeError) as error:
+        raise ModelFileError(f"{folder / CONFIG}: {error}") from None
+    if _sha256(folder / WEIGHTS) != data["sha256"]:
+        raise ModelFileError(
+            f"{folder / WEIGHTS} is damaged or not the file that {CONFIG} speaks of (its SHA-256 "
+            "differs): save or copy the model again"
+        )
+    try:
+        tensors = load_file(folder / WEIGHTS, device="cpu")
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(f"{folder / WEIGHTS} is not a safetensors file: {error}") from None
+    model = YuriiFormer(config, seed=None)
+    _compare(folder, model.state_dict(), tensors)
+    model.to(tensors[next(iter(tensors))].dtype)  # fixed coefficients are not among the tensors
+    for name, parameter in model.named_parameters():
+        parameter.data = tensors[name]
+    return model.to(device)
+
+
+def _compare(folder: Path, own: dict[str, Any], tensors: dict[str, Any]) -> None:
+    missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+    wrong = [n for n in own if n in tensors and own[n].shape != tensors[n].shape]
+    problems = [
+        f"{what} {names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        for what, names in (
+            ("no tensor", missing),
+            ("unknown tensor", extra),
+            ("other shape of", wrong),
+        )
+        if names
+    ]
+    if problems:
+        raise ModelFileError(f"{folder / WEIGHTS} does not fit its {CONFIG}: {'; '.join(problems)}")
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    if not folder.is_dir():
+        raise ModelFileError(f"no model folder {str(folder)!r}")
+    for file in (path, folder / WEIGHTS):
+        if not file.is_file():
+            raise ModelFileError(f"{folder} is not a model folder: it has no {file.name}")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path} is damaged: {error}") from None
+    if not isinstance(data, dict) or not {"format", "config", "sha256"} <= data.keys():
+        raise ModelFileError(f"{path} is not a model's configuration")
+    if data["format"] != FORMAT:
+        raise ModelFileError(
+            f"{path} has format {data['format']!r}; this version reads {FORMAT}: update yuriiformer"
+        )
+    if not isinstance(data["config"], dict):
+        raise ModelFileError(f"{path} is not a model's configuration")
+    return data
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,45 @@
+"""Small layers that the oracles and the model share."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from yuriiformer.methods.interpreter import LAYER_NORM_EPS
+
+
+class Linear(nn.Linear):
+    """A linear map whose start is drawn by the model, not here (see `init`).
+
+    ``init_scale`` multiplies the standard deviation of that start; output projections of oracles
+    set it to 1/sqrt(2L).
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, bias: bool = False, init_scale: float = 1.0):
+        self.init_scale = init_scale
+        super().__init__(d_in, d_out, bias=bias)
+
+    def reset_parameters(self) -> None:
+        """Nothing: PyTorch's own start would be overwritten, and would move the global RNG."""
+
+
+class Table(nn.Embedding):
+    """An embedding table whose start is drawn by the model, not here."""
+
+    def reset_parameters(self) -> None:
+        """Nothing, as in `Linear`."""
+
+
+class VelocityNorm(nn.LayerNorm):
+    """LN_v: a LayerNorm with gain and no bias, in the precision of its input.
+
+    Autocast is off inside: on CPU it would return bfloat16 and so round the velocity stream.
+    """
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model, eps=LAYER_NORM_EPS, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return F.layer_norm(x, self.normalized_shape, self.weight, None, self.eps)

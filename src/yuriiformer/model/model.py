@@ -1,0 +1,132 @@
+"""The model: token and position tables, blocks, final norm, tied output projection."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from yuriiformer.methods.interpreter import unit
+from yuriiformer.model.block import Block
+from yuriiformer.model.checks import check_tokens
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.model.context import Context
+from yuriiformer.model.init import initialize
+from yuriiformer.model.layers import Table
+from yuriiformer.model.loss import mean_cross_entropy
+from yuriiformer.model.oracles import oracle_pair
+
+
+class Tables(nn.Module):
+    """Where a stream starts: a vector for each token and, if learned, one for each position."""
+
+    def __init__(self, config: ModelConfig, learned_positions: bool) -> None:
+        super().__init__()
+        self.tokens = Table(config.vocab_size, config.d_model)
+        self.positions = Table(config.context, config.d_model) if learned_positions else None
+
+    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        start: Tensor = self.tokens(tokens)  # (batch, token, d)
+        return start if self.positions is None else start + self.positions(positions)
+
+
+class YuriiFormer(nn.Module):
+    """A decoder-only language model whose blocks run an update rule.
+
+    ``model(tokens)`` gives logits (batch, token, vocab_size); ``model(tokens, targets)`` gives the
+    mean loss in nats a token, without the full logits in memory. Targets of -100 do not count.
+
+    ``seed`` says where the weights start; None leaves them unset, for a loader to fill.
+    """
+
+    def __init__(self, config: ModelConfig, *, seed: int | None = 0) -> None:
+        super().__init__()
+        self.config = config
+        rule, pair = config.update, oracle_pair(config)
+        self.streams = dict(rule.streams)
+        self.starts = nn.ModuleDict(  # starts.V_0 is where the stream V comes from
+            {
+                f"{stream}_0": Tables(config, pair.learned_positions)
+                for stream, start in self.streams.items()
+                if start in ("tables", "normalized")
+            }
+        )
+        programs = rule.programs(config.n_layer)
+        self.blocks = nn.ModuleList(
+            Block(config, pair, program, layer) for layer, program in enumerate(programs)
+        )
+        self.norm = pair.norm(config)
+        if seed is not None:
+            initialize(self, seed)
+
+    @property
+    def token_table(self) -> Tensor:
+        """(vocab_size, d): the embedding of X, and the output projection."""
+        main = self.starts["X_0"]
+        assert isinstance(main, Tables)
+        return main.tokens.weight
+
+    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor:
+        check_tokens(tokens, targets, self.config)
+        hidden = self.hidden(tokens)
+        if targets is None:
+            return F.linear(hidden, self.token_table)
+        return mean_cross_entropy(hidden, self.token_table, targets)
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """X after the last block and the final norm: (batch, token, d)."""
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        streams = self.start_streams(tokens, positions)
+        context = Context(positions)
+        for block in self.blocks:
+            streams = block(streams, context)
+        result: Tensor = self.norm(streams["X"])
+        return result
+
+    def start_streams(self, tokens: Tensor, positions: Tensor) -> dict[str, Tensor]:
+        """Every stream before the first block, as the rule says it starts."""
+        main = self.starts["X_0"](tokens, positions)
+        streams: dict[str, Tensor] = {}
+        for stream, start in self.streams.items():
+            if start == "zero":
+                streams[stream] = torch.zeros_like(main)
+            elif start == "tied" or stream == "X":
+                streams[stream] = main
+            else:
+                streams[stream] = self.starts[f"{stream}_0"](tokens, positions)
+            if start == "normalized":
+                streams[stream] = unit(streams[stream])
+        return streams
+
+    def num_parameters(self, *, velocity_table: bool = False) -> int:
+        """Parameters by the paper's convention: no position tables, the tied table once, and
+        token tables of other streams (v0) only on request."""
+        count = 0
+        for name, parameter in self.named_parameters():
+            if name.startswith("starts.") and ".positions." in name:
+                continue
+            if (
+                name.startswith("starts.")
+                and not name.startswith("starts.X_0.")
+                and not velocity_table
+            ):
+                continue
+            count += parameter.numel()
+        return count
+
+    def dead_parameters(self) -> list[str]:
+        """Parameters that can never reach the logits; they are frozen."""
+        return [
+            f"blocks.{layer}.{name}"
+            for layer, block in enumerate(self.blocks)
+            if isinstance(block, Block)
+            for name in block.dead_parameters()
+        ]
+
+    def compile_blocks(self, **options: Any) -> Self:
+        """Compile each block in place; blocks with the same program share one graph."""
+        for block in self.blocks:
+            block.compile(fullgraph=True, **options)
+        return self

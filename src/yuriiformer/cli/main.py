@@ -1,0 +1,72 @@
+"""``yurii``: finds the command, and turns errors that users can mend into one line.
+
+Each command's module is imported only when it is called, so ``yurii --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from yuriiformer import __version__
+from yuriiformer.errors import YuriiError, did_you_mean
+
+COMMANDS = {
+    "rules": "list the update rules, show one's equations, draw its block",
+}
+
+
+def overview() -> str:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:<{width}}   {what}" for name, what in COMMANDS.items())
+    return (
+        "usage: yurii COMMAND [options]\n\n"
+        "Transformer blocks as iterations of an optimisation method.\n\n"
+        f"commands:\n{commands}\n\n"
+        "options:\n"
+        "  -h, --help   this text; 'yurii COMMAND --help' for one command\n"
+        "  --version    the version\n"
+        "  --debug      show where an error came from"
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; 0 when it went well, 2 when the user can mend what went wrong."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        return _run(arguments)
+    except YuriiError as error:
+        if debug:
+            raise
+        print(f"yurii: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of a pipe has gone (yurii rules | head)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    command, *rest = arguments
+    if command == "--version":
+        print(f"yuriiformer {__version__}")
+        return 0
+    if command not in COMMANDS:
+        hint = did_you_mean(command, COMMANDS) or f"; known are {', '.join(COMMANDS)}"
+        raise YuriiError(f"unknown command {command!r}{hint}")
+    try:
+        module = import_module(f"yuriiformer.cli.{command}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("yuriiformer"):
+            raise
+        raise YuriiError(
+            f"'yurii {command}' needs the package {error.name!r}: "
+            "pip install 'yuriiformer[cli,report]'"
+        ) from None
+    module.run(rest)
+    return 0

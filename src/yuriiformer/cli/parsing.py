@@ -1,0 +1,48 @@
+"""Arguments by tyro, errors in one line."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from functools import partial, wraps
+from typing import Any
+
+import tyro
+
+from yuriiformer.errors import YuriiError
+
+
+def parse_command(
+    prog: str, functions: dict[str, Callable[..., Any]], arguments: list[str]
+) -> None:
+    """Run the function that the first word names, with the rest as its arguments."""
+    later = {name: _deferred(function) for name, function in functions.items()}
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            command = tyro.extras.subcommand_cli_from_dict(later, prog=prog, args=arguments)
+    except SystemExit as stop:
+        if stop.code in (0, None):  # it was asked for help
+            raise
+        raise YuriiError(_one_line(said.getvalue())) from None
+    command()
+
+
+def _deferred(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same arguments, but what comes back is the call still to be made."""
+
+    @wraps(function)
+    def bind(*args: Any, **kwargs: Any) -> Callable[[], Any]:
+        return partial(function, *args, **kwargs)
+
+    return bind
+
+
+def _one_line(message: str) -> str:
+    """tyro frames its errors in boxes of several lines; the words are what matters."""
+    title = re.compile(r"^[╭╰].*$", re.MULTILINE)
+    words = re.sub(r"[│─]", " ", title.sub("", message)).split()
+    text = " ".join(words)
+    return text.replace(" For full helptext, run", "; for help, run").replace("run: ", "run ")

@@ -1,0 +1,101 @@
+"""``yurii rules``: list, show, draw."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from yuriiformer.cli.parsing import parse_command
+from yuriiformer.methods.catalog import controls, paper
+from yuriiformer.methods.references import get_rule
+from yuriiformer.render.rules import describe, full_text, summary_rows
+
+RuleName = Annotated[
+    str,
+    tyro.conf.arg(
+        metavar="RULE",
+        help="a rule's name, a TOML file, or either with variations: nesterov-lie-trotter+V=zero",
+    ),
+]
+
+
+def list_rules(json_output: Annotated[bool, tyro.conf.arg(name="json")] = False) -> None:
+    """List all rules: the paper's seventeen, then the controls.
+
+    Args:
+        json_output: print everything about every rule as JSON.
+    """
+    if json_output:
+        groups = {"paper": paper, "controls": controls}
+        data = {
+            group: [describe(rule) for rule in rules.values()] for group, rules in groups.items()
+        }
+        print(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    table = Table(
+        caption="extra: parameters beyond gradient descent in the paper's small model; "
+        "streams start from tables of their own unless it says otherwise"
+    )
+    heads = ("rule", "label", "attn + mlp", "coefficients", "streams", "extra")
+    for head in heads:
+        table.add_column(head, justify="right" if head == "extra" else "left", overflow="fold")
+    for row in summary_rows(paper.values()):
+        table.add_row(*row)
+    table.add_section()
+    for row in summary_rows(controls.values()):
+        table.add_row(*row)
+    console.print(table)
+
+
+def show_rule(
+    rule: tyro.conf.Positional[RuleName],
+    format: Literal["both", "unicode", "latex", "json"] = "both",
+) -> None:
+    """Show one rule: its block's equations, streams and coefficients.
+
+    Args:
+        rule: which rule.
+        format: the equations as Unicode text and LaTeX, one of them, or everything as JSON.
+    """
+    found = get_rule(rule)
+    data = describe(found)
+    if format == "json":
+        print(json.dumps(data, indent=2, ensure_ascii=False))
+    elif format == "latex":
+        print(data["latex"])
+    elif format == "unicode":
+        print("\n".join(data["unicode"]))
+    else:
+        print(f"{full_text(found)}\n\nLaTeX:\n{data['latex']}")
+
+
+def draw_rule(
+    rule: tyro.conf.Positional[RuleName],
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE.svg|png|pdf")],
+) -> None:
+    """Draw one rule's block.
+
+    Args:
+        rule: which rule.
+        out: where to; the ending says in which format.
+    """
+    from yuriiformer.render.diagram import draw_rule as draw  # noqa: PLC0415  matplotlib is slow
+
+    print(draw(get_rule(rule), out))
+
+
+def run(arguments: list[str]) -> None:
+    """``yurii rules [list|show|diagram]``; alone it lists."""
+    words = ("list", "show", "diagram")
+    if not arguments or (arguments[0].startswith("--") and arguments[0] != "--help"):
+        arguments = ["list", *arguments]
+    parse_command(
+        "yurii rules", dict(zip(words, (list_rules, show_rule, draw_rule), strict=True)), arguments
+    )

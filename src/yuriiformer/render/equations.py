@@ -1,0 +1,227 @@
+"""A rule's equations for people: with the paper's indices t and t+½, as Unicode or LaTeX.
+
+A stream enters a block as X_t. Its last update there is X_{t+1}; earlier ones, and locals, are
+X_{t+½}, with a star for each one more (as the paper writes its Verlet block).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from yuriiformer.methods.parse import NORMS, ORACLES
+from yuriiformer.methods.rule import Rule
+from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number
+
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "eps": "ε", "zeta": "ζ", "eta": "η",
+    "theta": "θ", "kappa": "κ", "lam": "λ", "mu": "μ", "nu": "ν", "xi": "ξ", "rho": "ρ",
+    "sigma": "σ", "tau": "τ", "phi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω",
+}  # fmt: skip
+LATEX_GREEK = {"eps": "varepsilon", "lam": "lambda"}
+FRACTIONS = {  # numbers that are written as such
+    0.25: ("¼", r"\tfrac{1}{4}"),
+    0.5: ("½", r"\tfrac{1}{2}"),
+    0.75: ("¾", r"\tfrac{3}{4}"),
+}
+SUBSCRIPT = str.maketrans("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋")
+
+SUM, QUOTIENT, PRODUCT, ATOM = 1, 2, 3, 4  # how tightly an expression holds together
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A name with its index: base letter, number, word, time, stars."""
+
+    base: str
+    number: str = ""
+    word: str = ""
+    time: str = ""  # "", "t", "t+½" or "t+1"
+    stars: int = 0
+
+    def unicode(self) -> str:
+        time = {"": "", "t": "ₜ", "t+½": "ₜ₊½", "t+1": "ₜ₊₁"}[self.time]
+        letter = GREEK.get(self.base, self.base)
+        word = f"_{self.word}" if self.word else ""
+        return f"{letter}{'*' * self.stars}{self.number.translate(SUBSCRIPT)}{word}{time}"
+
+    def latex(self) -> str:
+        letter = self.base
+        if letter in GREEK:
+            letter = "\\" + LATEX_GREEK.get(letter, letter)
+        elif len(letter) > 1:
+            letter = rf"\mathrm{{{letter}}}"
+        above = [r"\ast" * self.stars] if self.stars else []
+        above += [rf"\mathrm{{{self.word}}}".replace("_", r"\_")] if self.word else []
+        time = self.time.replace("½", r"\frac{1}{2}")
+        below = [part for part in (self.number, time) if part]
+        result = letter + (f"^{{{','.join(above)}}}" if above else "")
+        return result + (f"_{{{','.join(below)}}}" if below else "")
+
+
+def coefficient_symbol(name: str) -> Symbol:
+    """``mu_half`` is μ at t+½, ``beta2`` is β₂ at t, ``lam_slow`` is λ_slow at t."""
+    half = name.endswith("_half")
+    match = re.fullmatch(r"([A-Za-z]+)(\d*)_?(\w*)", name.removesuffix("_half"))
+    base, number, word = match.groups() if match else (name, "", "")
+    return Symbol(base, number, word, "t+½" if half else "t")
+
+
+@dataclass
+class Indices:
+    """Which index each name has at the present line; `write` moves on to the next."""
+
+    rule: Rule
+    written: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.total = Counter(assign.target for assign in self.rule.assigns)
+
+    def read(self, name: str) -> Symbol:
+        if name in self.rule.specs:
+            return coefficient_symbol(name)
+        if name not in self.total:
+            return Symbol(name)  # a stream that never changes has no index
+        return self._symbol(name, self.written[name])
+
+    def write(self, name: str) -> Symbol:
+        self.written[name] += 1
+        return self._symbol(name, self.written[name])
+
+    def _symbol(self, name: str, writes: int) -> Symbol:
+        if writes == 0:
+            return Symbol(name, time="t")
+        if name in self.rule.streams and writes == self.total[name]:
+            return Symbol(name, time="t+1")
+        return Symbol(name, time="t+½", stars=writes - 1)
+
+
+class Writer:
+    """An expression as Unicode text; `LatexWriter` overrides how the parts look."""
+
+    def __init__(self, indices: Indices | None = None) -> None:
+        self.indices = indices
+
+    def write(self, node: Expr) -> str:
+        return self._write(node)[0]
+
+    def _write(self, node: Expr) -> tuple[str, int]:
+        if isinstance(node, Number):
+            return self.number(node.value), ATOM
+        if isinstance(node, Name):
+            return self.symbol(
+                self.indices.read(node.id) if self.indices else Symbol(node.id)
+            ), ATOM
+        if isinstance(node, Negate):
+            return "−" + self._within(node.operand, PRODUCT), SUM
+        if isinstance(node, Call):
+            return self.call(node.function, [self.write(a) for a in node.arguments]), ATOM
+        assert isinstance(node, Binary)
+        if node.op in "+-":
+            sign = "+" if node.op == "+" else "−"
+            right = self._within(node.right, QUOTIENT if node.op == "-" else SUM)
+            if right.startswith(("−", "-")):
+                right = self.group(right)
+            return f"{self.write(node.left)} {sign} {right}", SUM
+        if node.op == "/":
+            return self.quotient(node.left, node.right)
+        left, right = self._within(node.left, PRODUCT), self._within(node.right, PRODUCT)
+        return left + self.times(right) + right, PRODUCT
+
+    def _within(self, node: Expr, least: int) -> str:
+        """The text of a part, in parentheses if it holds together less tightly than needed."""
+        text, holds = self._write(node)
+        return text if holds >= least else self.group(text)
+
+    def times(self, right: str) -> str:
+        """What stands before the right factor: usually just a space."""
+        return "·" if right[0] in "(0123456789½¼¾" else " "
+
+    def quotient(self, left: Expr, right: Expr) -> tuple[str, int]:
+        return f"{self._within(left, PRODUCT)} / {self._within(right, ATOM)}", QUOTIENT
+
+    def group(self, text: str) -> str:
+        return f"({text})"
+
+    def number(self, value: float) -> str:
+        return FRACTIONS[value][0] if value in FRACTIONS else f"{value:g}"
+
+    def symbol(self, symbol: Symbol) -> str:
+        return symbol.unicode()
+
+    def call(self, function: str, arguments: list[str]) -> str:
+        inside = ", ".join(arguments)
+        if function == "abs":
+            return f"|{inside}|"
+        if function == "square":
+            return f"({inside})²"
+        names = {"attn": "Attnₜ", "mlp": "MLPₜ", "norm": "LNᵥ", "unit": "LN", "sqrt": "√",
+                 "maximum": "max", "minimum": "min", "sigmoid": "σ"}  # fmt: skip
+        return f"{names.get(function, function)}({inside})"
+
+
+class LatexWriter(Writer):
+    def times(self, right: str) -> str:
+        return r" \cdot " if right[0] in "0123456789" else " "
+
+    def group(self, text: str) -> str:
+        return rf"\left({text}\right)"
+
+    def number(self, value: float) -> str:
+        if value in FRACTIONS:
+            return FRACTIONS[value][1]
+        mantissa, _, exponent = f"{value:g}".partition("e")
+        return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
+
+    def symbol(self, symbol: Symbol) -> str:
+        return symbol.latex()
+
+    def quotient(self, left: Expr, right: Expr) -> tuple[str, int]:
+        return rf"\frac{{{self.write(left)}}}{{{self.write(right)}}}", PRODUCT
+
+    def _write(self, node: Expr) -> tuple[str, int]:
+        text, holds = super()._write(node)
+        return text.replace("−", "-"), holds
+
+    def call(self, function: str, arguments: list[str]) -> str:
+        inside = ", ".join(arguments)
+        if function == "sqrt":
+            return rf"\sqrt{{{inside}}}"
+        if function == "abs":
+            return rf"\left|{inside}\right|"
+        if function == "square":
+            return rf"\left({inside}\right)^2"
+        names = {
+            "attn": r"\mathsf{Attn}_t", "mlp": r"\mathsf{MLP}_t",
+            "norm": r"\mathrm{LN}_v", "unit": r"\mathrm{LN}",
+            "maximum": r"\max", "minimum": r"\min", "sigmoid": r"\sigma",
+            "exp": r"\exp", "log": r"\log", "tanh": r"\tanh",
+        }  # fmt: skip
+        name = names.get(function, rf"\mathrm{{{function}}}")
+        return rf"{name}\!\left({inside}\right)"
+
+
+def _lines(rule: Rule, writer_type: type[Writer]) -> Iterator[tuple[str, str]]:
+    indices = Indices(rule)
+    writer = writer_type(indices)
+    for assign in rule.assigns:
+        right = writer.write(assign.value)  # before the write: it reads the old value
+        yield writer.symbol(indices.write(assign.target)), right
+
+
+def unicode_equations(rule: Rule) -> list[str]:
+    """One line an equation: ``Xₜ₊₁ = Xₜ + Vₜ₊₁``; the equals signs are aligned."""
+    lines = list(_lines(rule, Writer))
+    width = max(len(left) for left, _ in lines)
+    return [f"{left:<{width}} = {right}" for left, right in lines]
+
+
+def latex_equations(rule: Rule) -> str:
+    """An ``aligned`` environment, to stand in display maths (amsmath)."""
+    body = " \\\\\n".join(f"  {left} &= {right}" for left, right in _lines(rule, LatexWriter))
+    return "\\begin{aligned}\n" + body + "\n\\end{aligned}"
+
+
+assert {*ORACLES, *NORMS} == {"attn", "mlp", "norm", "unit"}  # each has its own way to be written

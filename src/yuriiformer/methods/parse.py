@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 import warnings
 from dataclasses import dataclass
 
@@ -37,6 +38,9 @@ OPERATORS: dict[type[ast.operator], str] = {
     ast.Mult: "*",
     ast.Div: "/",
 }
+
+# On an error Python looks for the line in the file of this name; here there can be none.
+NO_FILE = f"{os.devnull}/equations"
 
 MAX_CHARACTERS = 10_000  # the longest rule of the paper has 300
 MAX_DEPTH = 60  # keeps every recursive pass far from Python's limit
@@ -87,7 +91,7 @@ class _Reader:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Python's remarks on style are not for this text
-                return ast.parse("\n".join(self.lines), mode=mode)
+                return ast.parse("\n".join(self.lines), filename=NO_FILE, mode=mode)
         except SyntaxError as error:
             line = min(max(error.lineno or 1, 1), len(self.lines))
             place = Place(line, max(error.offset or 1, 1) + self.indents[line - 1])

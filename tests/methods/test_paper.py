@@ -1,0 +1,85 @@
+"""The catalogue against the paper, written out by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import yuriiformer as yf
+from tests.longhand import LONGHAND
+from tests.methods.worlds import World
+from yuriiformer.methods.catalog import controls, paper
+
+
+def test_the_papers_rules_come_first_and_in_its_order():
+    assert list(paper) == list(LONGHAND)
+    assert list(yf.rules) == [*LONGHAND, *controls]
+    assert len(paper) == 17
+
+
+@pytest.mark.parametrize("name", LONGHAND)
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_longhand(name, seed):
+    world = World(seed)
+    names, _, _, block = LONGHAND[name]
+    rule = yf.rules[name]
+    velocity = world.V if rule.uses_velocity else None
+    coefficients = world.only(names.split())
+    X, V = yf.apply_rule(
+        rule,
+        world.X,
+        velocity,
+        attn=world.attn,
+        mlp=world.mlp,
+        coefficients=coefficients,
+        velocity_norm=world.norm,
+    )
+    X_hand, V_hand = block(world.X, velocity, world.attn, world.mlp, coefficients, world.norm)
+    torch.testing.assert_close(X, X_hand, rtol=0, atol=1e-12)
+    if rule.uses_velocity:
+        torch.testing.assert_close(V, V_hand, rtol=0, atol=1e-12)
+    else:
+        assert V is None
+
+
+@pytest.mark.parametrize("name", LONGHAND)
+def test_says_and_makes_the_papers_oracle_calls(name):
+    names, attn, mlp, _ = LONGHAND[name]
+    rule, world = yf.rules[name], World(0)
+    assert rule.oracle_calls == {"attn": attn, "mlp": mlp}
+    assert set(rule.coefficients) == set(names.split())
+    assert rule.uses_velocity == bool(names)
+    V = world.V if rule.uses_velocity else None
+    yf.apply_rule(
+        rule, world.X, V, attn=world.attn, mlp=world.mlp, coefficients=world.only(names.split())
+    )
+    assert world.calls == {"attn": attn, "mlp": mlp}
+
+
+def test_coefficients_are_named_in_order_of_appearance():
+    rule = yf.rules["nesterov-lie-trotter"]
+    seen = sorted(rule.coefficients, key=rule.equations.replace("_half", "☆").find)
+    assert (
+        list(rule.coefficients)[:3]
+        == ["beta", "gamma", "mu"]
+        == [name for name in seen if not name.endswith("_half")]
+    )
+
+
+def test_no_rule_is_known_by_name_outside_the_catalogue():
+    """Nothing in the source may switch on a rule's name."""
+    from pathlib import Path
+
+    import yuriiformer
+
+    root = Path(yuriiformer.__file__).parent
+    allowed = {root / "methods" / "catalog.py"}
+    for path in root.rglob("*.py"):
+        if path in allowed:
+            continue
+        code = [line.split("#")[0] for line in path.read_text().splitlines()]
+        for name in yf.rules:
+            hits = [line for line in code if f'"{name}"' in line or f"'{name}'" in line]
+            # The one default of the configuration is a choice, not a test.
+            hits = [line for line in hits if "rule: Rule | str =" not in line]
+            assert not hits, f"{path}: {hits}"

@@ -169,9 +169,11 @@ def _controls(paper: Mapping[str, Rule]) -> Iterator[Rule]:
     yield nesterov.vary(
         name="nesterov-classical",
         label="Nesterov+Lie–Trotter, classical",
+        streams={"V": "zero"},
         coefficients={"mu": first, "beta": first, "mu_half": second, "beta_half": second},
-        note="mu = beta = k/(k+3) at the k-th velocity update, as in Nesterov's method for "
-        "convex functions; the step sizes are learned.",
+        note="From rest, with mu = beta = k/(k+3) at the k-th velocity update, as in Nesterov's "
+        "method for convex functions; the step sizes are learned. (As mu = beta = 0 at first, "
+        "another start of V would never be seen.)",
     )
 
 

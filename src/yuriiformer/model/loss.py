@@ -21,7 +21,7 @@ def mean_cross_entropy(
     logits: compile the blocks, not the loss.
     """
     hidden = hidden.reshape(-1, hidden.shape[-1]).to(weight.dtype)
-    targets = targets.reshape(-1)
+    targets = targets.reshape(-1).long()
     rows, vocab = hidden.shape[0], weight.shape[0]
     options = None
     if rows * vocab > chunk_elements and not torch.compiler.is_compiling():

@@ -1,0 +1,202 @@
+"""Saved models: whole, self-contained, and refused with one clear line when damaged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import yuriiformer as yf
+from tests.model.tiny import tiny, tokens, unsettle
+from yuriiformer.errors import ModelFileError
+
+OWN = """
+equations = '''
+F = attn(X) + mlp(X)
+X = X + gamma * (1.5 * F - 0.5 * G)
+G = F
+'''
+[streams]
+G = "zero"
+[coefficients]
+gamma = { initial = "1 / (t + 1)", shape = "channel" }
+"""
+
+
+@pytest.fixture
+def saved(tmp_path):
+    model = unsettle(tiny())
+    yf.save_model(model, tmp_path / "model")
+    return model, tmp_path / "model"
+
+
+@pytest.mark.parametrize("oracles", ["paper", "modern"])
+@pytest.mark.parametrize("rule", ["hamiltonian", "nesterov-classical", "gd-table"])
+def test_the_same_bits_come_back(tmp_path, rule, oracles):
+    model = unsettle(tiny(rule, oracles, velocity_norm="separate", valid_vocab=27))
+    yf.save_model(model, tmp_path / "m")
+    again = yf.load_model(tmp_path / "m")
+    assert again.config == model.config
+    assert torch.equal(again(tokens(model)), model(tokens(model)))
+    assert again.dead_parameters() == [
+        n for n, p in again.named_parameters() if not p.requires_grad
+    ]
+
+
+def test_a_model_does_not_need_its_rule_file_again(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    model = unsettle(tiny(str(path)))
+    yf.save_model(model, tmp_path / "m")
+    path.unlink()
+    again = yf.load_model(tmp_path / "m")
+    assert again.config.rule == model.config.rule
+    assert torch.equal(again(tokens(model)), model(tokens(model)))
+
+
+def test_another_process_gets_the_same_logits(saved, tmp_path):
+    model, folder = saved
+    torch.save(model(tokens(model)), tmp_path / "logits.pt")
+    code = f"""
+import torch, yuriiformer as yf
+model = yf.load_model({str(folder)!r})
+ids = torch.randint(29, (2, 12), generator=torch.Generator().manual_seed(0))
+expected = torch.load({str(tmp_path / "logits.pt")!r}, weights_only=True)
+torch.testing.assert_close(model(ids), expected, rtol=1e-5, atol=1e-6)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_dtypes_are_kept(tmp_path):
+    model = tiny("nesterov-classical").double()
+    yf.save_model(model, tmp_path / "m")
+    again = yf.load_model(tmp_path / "m")
+    assert again.token_table.dtype == torch.float64
+    assert torch.equal(again(tokens(model)), model(tokens(model)))
+
+
+def test_only_safetensors_and_json(saved):
+    _, folder = saved
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.safetensors"]
+    data = json.loads((folder / "model.json").read_text())
+    assert "norm(beta * V + gamma * attn(X + mu * V))" in data["config"]["rule"]["equations"]
+
+
+def test_saving_again_replaces_and_leaves_nothing_beside(saved, tmp_path):
+    model, folder = saved
+    with torch.no_grad():
+        model.token_table.add_(1.0)
+    yf.save_model(model, folder)
+    assert torch.equal(yf.load_model(folder).token_table, model.token_table)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_other_files_are_not_overwritten(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ModelFileError, match="holds other files"):
+        yf.save_model(tiny(), tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x40
+    path.write_bytes(data)
+
+
+def edit(path, **changes):
+    data = json.loads(path.read_text())
+    data.update(changes)
+    path.write_text(json.dumps(data))
+
+
+DAMAGE = {
+    "a flipped bit in the weights": (lambda f: flip(f / "model.safetensors", -5), "is damaged"),
+    "a flipped bit in the header": (lambda f: flip(f / "model.safetensors", 20), "is damaged"),
+    "truncated weights": (
+        lambda f: (f / "model.safetensors").write_bytes(
+            (f / "model.safetensors").read_bytes()[:-100]
+        ),
+        "is damaged",
+    ),
+    "empty weights": (lambda f: (f / "model.safetensors").write_bytes(b""), "is damaged"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "has no model.safetensors"),
+    "no configuration": (lambda f: (f / "model.json").unlink(), "has no model.json"),
+    "truncated configuration": (
+        lambda f: (f / "model.json").write_text((f / "model.json").read_text()[:200]),
+        "is damaged",
+    ),
+    "foreign configuration": (
+        lambda f: (f / "model.json").write_text('{"model_type": "gpt2"}'),
+        "is not a model's configuration",
+    ),
+    "a list": (lambda f: (f / "model.json").write_text("[]"), "is not a model's configuration"),
+    "binary": (lambda f: (f / "model.json").write_bytes(b"\xff\x00"), "is damaged"),
+    "a later format": (lambda f: edit(f / "model.json", format=99), "update yuriiformer"),
+    "an unknown field": (
+        lambda f: edit(f / "model.json", config={"n_layers": 3}),
+        "unknown field 'n_layers' (did you mean 'n_layer'",
+    ),
+    "a rule that is none": (
+        lambda f: edit(f / "model.json", config={"rule": {"name": "x", "equations": "import os"}}),
+        "Import is not",
+    ),
+    "another shape": (
+        lambda f: edit(
+            f / "model.json",
+            config={**json.loads((f / "model.json").read_text())["config"], "d_model": 32},
+        ),
+        "does not fit its model.json: other shape of",
+    ),
+    "another depth": (
+        lambda f: edit(
+            f / "model.json",
+            config={**json.loads((f / "model.json").read_text())["config"], "n_layer": 4},
+        ),
+        "no tensor 'blocks.3",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_one_clear_error(saved, damage):
+    _, folder = saved
+    harm, reason = DAMAGE[damage]
+    harm(folder)
+    with pytest.raises(ModelFileError) as caught:
+        yf.load_model(folder)
+    assert reason in str(caught.value)
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_that_are_no_safetensors(saved):
+    import hashlib
+
+    _, folder = saved
+    (folder / "model.safetensors").write_bytes(b"not tensors at all")
+    edit(folder / "model.json", sha256=hashlib.sha256(b"not tensors at all").hexdigest())
+    with pytest.raises(ModelFileError, match="is not a safetensors file"):
+        yf.load_model(folder)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(ModelFileError, match="no model folder"):
+        yf.load_model(tmp_path / "none")
+
+
+def test_a_failed_save_leaves_the_old_model(saved, monkeypatch):
+    model, folder = saved
+    from yuriiformer.model import files
+
+    def broken(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(files, "save_file", broken)
+    with pytest.raises(OSError, match="disk full"):
+        yf.save_model(tiny(), folder)
+    assert torch.equal(yf.load_model(folder).token_table, model.token_table)
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]

@@ -1,0 +1,33 @@
+"""Models small enough to take apart."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import torch
+
+import yuriiformer as yf
+
+EVERY = list(product(yf.rules, ("paper", "modern")))  # every rule with both pairs of oracles
+
+
+def tiny(rule: str | yf.Rule = "nesterov-lie-trotter", oracles: str = "paper", **options):
+    sizes = {"n_layer": 3, "n_head": 4, "d_model": 16, "vocab_size": 29, "context": 12}
+    seed = options.pop("seed", 0)
+    return yf.YuriiFormer(yf.ModelConfig(rule, oracles=oracles, **{**sizes, **options}), seed=seed)
+
+
+def tokens(model: yf.YuriiFormer, batch: int = 2, length: int | None = None, seed: int = 0):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (batch, length or model.config.context)
+    return torch.randint(model.config.vocab_size, shape, generator=generator)
+
+
+def unsettle(model: yf.YuriiFormer, seed: int = 1) -> yf.YuriiFormer:
+    """Move every parameter off its start: no gain of exactly 1, no weight that hides a path."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.add_(0.3 * noise.to(parameter.dtype))
+    return model

@@ -17,7 +17,7 @@ SETTINGS = {
 
 
 def hugging_face(model: yf.YuriiFormer):
-    """A `GPT2LMHeadModel` that holds the model's weights (its biases are zero where we have none)."""
+    """A `GPT2LMHeadModel` with the model's weights, and zero biases where the model has none."""
     c = model.config
     config = transformers.GPT2Config(
         vocab_size=c.vocab_size,

@@ -33,7 +33,7 @@ def test_configurations(options, reason):
 
 
 def test_an_unknown_rule():
-    with pytest.raises(UnknownRuleError, match="did you mean .*'verlet-ama'"):
+    with pytest.raises(UnknownRuleError, match=r"did you mean .*'verlet-ama'"):
         yf.ModelConfig("verlet-aam")
 
 

@@ -83,9 +83,10 @@ def test_the_modern_pair_has_no_position_tables():
     assert isinstance(model.norm, nn.RMSNorm)
 
 
-@pytest.mark.parametrize(
-    ("heads", "expected"), [(1, 1), (2, 1), (4, 1), (6, 1), (8, 2), (12, 3), (16, 4)]
-)
+HEADS = {1: 1, 2: 1, 4: 1, 6: 1, 8: 2, 12: 3, 16: 4}
+
+
+@pytest.mark.parametrize(("heads", "expected"), HEADS.items())
 def test_default_key_value_heads(heads, expected):
     config = yf.ModelConfig(oracles="modern", n_head=heads, d_model=16 * heads)
     assert kv_heads(config) == expected

@@ -1,0 +1,125 @@
+"""`yurii` and `yurii rules`, called as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import yuriiformer as yf
+from yuriiformer.cli.main import COMMANDS, main
+
+
+def test_the_list_has_every_rule(capsys):
+    assert main(["rules"]) == 0
+    out = capsys.readouterr().out
+    for rule in yf.rules.values():
+        row = next(line for line in out.splitlines() if f" {rule.name} " in line)
+        assert rule.label in row
+        assert f"{rule.oracle_calls['attn']} + {rule.oracle_calls['mlp']}" in row
+        assert " ".join(rule.coefficients) in row
+    assert "38.6 M" in out
+
+
+def test_the_list_as_json(capsys):
+    assert main(["rules", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [rule["name"] for rule in data["paper"] + data["controls"]] == list(yf.rules)
+    assert (
+        yf.Rule.from_dict(
+            {k: v for k, v in data["paper"][5].items() if k in yf.rules["gd-euler"].to_dict()}
+        )
+        == yf.rules["nesterov-lie-trotter"]
+    )
+
+
+def test_show(capsys):
+    assert main(["rules", "show", "imex1-attn-mlp+V=zero"]) == 0
+    out = capsys.readouterr().out
+    assert "Xₜ₊₁" in out
+    assert r"\begin{aligned}" in out
+    assert "V starts from zero" in out
+    assert "unclear label" in out
+    for form, text in (("latex", r"\begin{aligned}"), ("unicode", "Wₜ₊½"), ("json", "{")):
+        assert main(["rules", "show", "imex1-attn-mlp", "--format", form]) == 0
+        assert capsys.readouterr().out.startswith(text)
+
+
+def test_diagram(tmp_path, capsys):
+    target = tmp_path / "block.svg"
+    assert main(["rules", "diagram", "verlet-ama", "-o", str(target)]) == 0
+    assert capsys.readouterr().out.strip() == str(target)
+    assert target.read_text().lstrip().startswith("<?xml")
+
+
+ERRORS = [
+    (["rules", "show", "nestrov"], "unknown rule 'nestrov' (did you mean"),
+    (["rules", "show", "none.toml"], "no rule file 'none.toml'"),
+    (["rules", "show"], "RULE"),
+    (["rules", "shw"], "shw"),
+    (["rules", "show", "gd-euler", "--format", "png"], "invalid choice 'png'"),
+    (["rules", "diagram", "gd-euler", "-o", "x.gif"], "a diagram is written as"),
+    (["rules", "diagram", "gd-euler"], "-o"),
+    (["rles"], "unknown command 'rles' (did you mean 'rules'?)"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), ERRORS)
+def test_errors_are_one_line_and_code_2(arguments, reason, capsys):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("yurii: ")
+    assert err.count("\n") == 1
+    assert reason in err
+
+
+def test_debug_shows_the_trace():
+    with pytest.raises(yf.YuriiError):
+        main(["rules", "show", "nestrov", "--debug"])
+
+
+def test_help_names_every_command(capsys):
+    for arguments in ([], ["--help"], ["-h"]):
+        assert main(arguments) == 0
+        out = capsys.readouterr().out
+        assert all(command in out for command in COMMANDS)
+    with pytest.raises(SystemExit) as stop:
+        main(["rules", "--help"])
+    assert stop.value.code == 0
+    assert "diagram" in capsys.readouterr().out
+    assert main(["--version"]) == 0
+    assert yf.__version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["rules"], ["rules", "show", "gd-euler"]])
+def test_rules_do_not_wait_for_torch(arguments):
+    code = f"""
+import sys
+from yuriiformer.cli.main import main
+assert main({arguments!r}) == 0
+assert "torch" not in sys.modules and "matplotlib" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    yurii = Path(sys.executable).with_name("yurii")
+    command = f"'{yurii}' rules --json | head -1"
+    result = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert result.stdout == "{\n"
+    assert result.stderr == ""
+
+
+def test_what_is_missing_is_named(monkeypatch, capsys):
+    """Without the extra, the command says which package to install."""
+    monkeypatch.setitem(sys.modules, "tyro", None)
+    monkeypatch.delitem(sys.modules, "yuriiformer.cli.rules", raising=False)
+    monkeypatch.delitem(sys.modules, "yuriiformer.cli.parsing", raising=False)
+    assert main(["rules"]) == 2
+    assert "pip install 'yuriiformer[cli" in capsys.readouterr().err

@@ -1,0 +1,159 @@
+"""What the documentation shows is run here, as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import yuriiformer as yf
+from tests.methods.worlds import World
+from tests.model.tiny import tiny, tokens
+from yuriiformer.model import oracles as registry
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+RULES = dict(
+    zip(
+        ("adams-bashforth", "adam-like", "per-channel"),
+        blocks("docs/adding_a_rule.md", "toml"),
+        strict=True,
+    )
+)
+
+
+@pytest.fixture
+def rule_file(tmp_path):
+    def write(name: str) -> str:
+        path = tmp_path / f"{name}.toml"
+        path.write_text(RULES[name], encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("oracles", ["paper", "modern"])
+@pytest.mark.parametrize("name", RULES)
+def test_own_rules_train(rule_file, name, oracles):
+    """Each in at most 15 lines; a model of it learns a small batch by heart."""
+    assert len(RULES[name].strip().splitlines()) <= 15
+    torch.manual_seed(0)
+    model = tiny(rule_file(name), oracles)
+    assert model.config.update.name == name
+    optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-2)
+    ids = tokens(model, batch=4)
+    losses = []
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = model(ids[:, :-1], ids[:, 1:])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def run(rule: yf.Rule, world: World, layers: int, **streams: torch.Tensor):
+    values = {**{n: s.initial for n, s in rule.specs.items()}, "gamma": 0.3}
+    state = {"X": world.X, **streams}
+    for _ in range(layers):
+        state = yf.run_rule(rule, state, attn=world.attn, mlp=world.mlp, coefficients=values)
+    return state
+
+
+def test_adams_bashforth_longhand(rule_file):
+    world, zero = World(0), torch.zeros(2, 5, 8, dtype=torch.float64)
+    state = run(yf.load_rule(rule_file("adams-bashforth")), world, 3, G=zero)
+    X, before = world.X, zero
+    for _ in range(3):
+        now = world.attn(X) + world.mlp(X)
+        X = X + 0.3 * (now + (now - before) / 2)
+        before = now
+    torch.testing.assert_close(state["X"], X, rtol=0, atol=1e-12)
+
+
+def test_adam_like_longhand(rule_file):
+    world, zero = World(0), torch.zeros(2, 5, 8, dtype=torch.float64)
+    state = run(yf.load_rule(rule_file("adam-like")), world, 3, M=zero, S=zero)
+    X, first, second = world.X, zero, zero
+    for _ in range(3):
+        g = world.attn(X) + world.mlp(X)
+        first = first.lerp(g, 1 - 0.9)
+        second = second.lerp(g * g, 1 - 0.99)
+        X = X + 0.3 * first / (second + 1e-3).sqrt()
+    torch.testing.assert_close(state["X"], X, rtol=0, atol=1e-10)
+
+
+def test_per_channel_is_the_variation_the_page_names(rule_file):
+    page = (ROOT / "docs/adding_a_rule.md").read_text(encoding="utf-8")
+    reference = re.search(r"`(nesterov-lie-trotter\+channel=mu,beta,gamma\S+)`", page)[1]
+    own, varied = yf.load_rule(rule_file("per-channel")), yf.get_rule(reference)
+    assert own.assigns == varied.assigns
+    assert own.specs == varied.specs
+
+
+def test_every_variation_the_page_names():
+    page = (ROOT / "docs/adding_a_rule.md").read_text(encoding="utf-8")
+    table = page.split("## Variations in one word")[1].split("##")[0]
+    references = re.findall(r"^\| `(\S+)` \|", table, flags=re.MULTILINE)
+    assert len(references) == 6
+    for reference in references:
+        model = tiny(reference)
+        assert model(tokens(model)).isfinite().all()
+
+
+def test_the_error_the_page_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = blocks("docs/adding_a_rule.md", "text")[0].strip()
+    text = 'label = "x"\nequations = """\nX = X + atn(X)\nX = X + mlp(X)\n"""\n'
+    Path("my_rule.toml").write_text(text)
+    with pytest.raises(yf.YuriiError) as caught:
+        yf.get_rule("my_rule.toml")
+    assert str(caught.value) == shown
+
+
+def test_the_third_partys_oracles(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_PAIRS", dict(registry._PAIRS))
+    scope: dict = {"__name__": "third_party"}
+    exec(blocks("docs/adding_an_oracle.md", "python")[0], scope)
+    assert isinstance(scope["model"], yf.YuriiFormer)
+    for rule in yf.rules:  # a new pair works with every rule at once
+        model = tiny(rule, "linear")
+        ids = tokens(model)
+        model(ids, ids).backward()
+        changed = ids.clone()
+        changed[:, 6] = (changed[:, 6] + 1) % 29
+        torch.testing.assert_close(model(ids)[:, :6], model(changed)[:, :6])
+    out = model.blocks[0].attn.out.weight
+    assert out.std().item() == pytest.approx(0.02 * 6**-0.5, rel=0.15)
+    yf.save_model(model, tmp_path / "m")
+    assert torch.equal(yf.load_model(tmp_path / "m")(ids), model(ids))
+    monkeypatch.delitem(registry._PAIRS, "linear")
+    with pytest.raises(yf.YuriiError, match="must be registered"):
+        yf.load_model(tmp_path / "m")
+
+
+def test_python_on_the_readme(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for code in blocks("README.md", "python"):
+        exec(code, {"__name__": "readme"})
+
+
+def test_commands_on_the_readme(tmp_path, monkeypatch, capsys):
+    """Every `yurii ...` line of the README runs."""
+    from yuriiformer.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in blocks("README.md", "console") for line in block.splitlines()]
+    commands = [line.split("#")[0].split()[1:] for line in lines if line.startswith("yurii ")]
+    assert commands
+    for command in commands:
+        assert main(command) == 0, command
+    assert capsys.readouterr().out

@@ -91,9 +91,13 @@ class YuriiFormer(nn.Module):
         streams: dict[str, Tensor] = {}
         for stream, start in self.streams.items():
             if start == "zero":
-                streams[stream] = torch.zeros_like(main)
-            elif start == "tied" or stream == "X":
+                # Not zeros_like: like every later V this one needs a gradient to flow through,
+                # or a compiler would make the first block a case of its own.
+                streams[stream] = 0.0 * main
+            elif stream == "X":
                 streams[stream] = main
+            elif start == "tied":
+                streams[stream] = main.clone()  # an alias of X would make the first block special
             else:
                 streams[stream] = self.starts[f"{stream}_0"](tokens, positions)
             if start == "normalized":

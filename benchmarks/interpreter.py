@@ -11,6 +11,7 @@ import statistics
 import time
 
 import torch
+
 import yuriiformer as yf
 from yuriiformer.model.block import Block
 from yuriiformer.model.context import Context

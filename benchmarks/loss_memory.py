@@ -16,6 +16,7 @@ import time
 def measure(way: str, rows: int, width: int, vocab: int) -> None:
     import torch
     import torch.nn.functional as F
+
     from yuriiformer.model.loss import mean_cross_entropy
 
     def plain(hidden, weight, targets):

@@ -87,6 +87,15 @@ def test_the_classical_sequence():
     assert {name for name, spec in rule.specs.items() if spec.learned} == {"gamma", "gamma_half"}
 
 
+@pytest.mark.parametrize("name", yf.rules)
+def test_copies_and_pickles(name):
+    import copy
+    import pickle
+
+    rule = yf.rules[name]
+    assert copy.deepcopy(rule) == rule == pickle.loads(pickle.dumps(rule))
+
+
 def test_rules_are_values():
     assert yf.rules["gd-euler"] == yf.Rule("gd-euler", "X  =  X+attn(X)+ mlp(X)", label="GD+Euler")
     with pytest.raises(AttributeError):

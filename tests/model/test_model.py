@@ -189,3 +189,17 @@ def test_the_model_is_differentiable_in_the_velocity_table():
     grad = model.starts["V_0"].tokens.weight.grad
     used = torch.zeros(29, dtype=torch.bool).index_fill(0, ids.flatten(), True)
     assert (grad.abs().sum(1) > 0).equal(used)
+
+
+@pytest.mark.parametrize("rule", ["gd-lie-trotter", "hamiltonian", "nesterov-classical"])
+def test_a_deep_copy_is_a_model_of_its_own(rule):
+    import copy
+
+    model = unsettle(tiny(rule))
+    twin = copy.deepcopy(model)
+    ids = tokens(model)
+    assert torch.equal(twin(ids), model(ids))
+    assert twin.dead_parameters() == model.dead_parameters()
+    with torch.no_grad():
+        twin.token_table.add_(1.0)
+    assert not torch.equal(twin(ids), model(ids))

@@ -43,14 +43,16 @@ def list_rules(json_output: Annotated[bool, tyro.conf.arg(name="json")] = False)
         caption="extra: parameters beyond gradient descent in the paper's small model; "
         "streams start from tables of their own unless it says otherwise"
     )
-    heads = ("rule", "label", "attn + mlp", "coefficients", "streams", "extra")
+    heads = ["rule", "label", "attn + mlp", "coefficients", "streams", "extra"]
+    if console.width < 130:  # a narrow terminal: the names say most of what the labels do
+        heads.remove("label")
     for head in heads:
-        table.add_column(head, justify="right" if head == "extra" else "left", overflow="fold")
-    for row in summary_rows(paper.values()):
-        table.add_row(*row)
-    table.add_section()
-    for row in summary_rows(controls.values()):
-        table.add_row(*row)
+        wraps = head in ("label", "coefficients")
+        table.add_column(head, justify="right" if head == "extra" else "left", no_wrap=not wraps)
+    for group in (paper, controls):
+        for row in summary_rows(group.values()):
+            table.add_row(*(row[head] for head in heads))
+        table.add_section()
     console.print(table)
 
 

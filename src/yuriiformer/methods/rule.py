@@ -189,6 +189,10 @@ class Rule:
         options = {key: data[key] for key in known[1:] if key in data and key != "equations"}
         return cls(data["name"], data["equations"], source=source, **options)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and sent to other processes as plain data: its mappings are read-only views."""
+        return Rule.from_dict, (self.to_dict(),)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rule) and self._key() == other._key()
 

@@ -221,6 +221,10 @@ class _Builder:
                 if not any(self.is_tensor(name) for name in names(scalar)):
                     factor = self.factor(scalar)
                     return self.terms(rest, f"{gain} {factor}".strip(), sign)
+        if isinstance(node, Binary) and node.op == "/":
+            if not any(self.is_tensor(name) for name in names(node.right)):
+                factor = rf"\frac{{1}}{{{self.writer.write(node.right)}}}"
+                return self.terms(node.left, f"{gain} {factor}".strip(), sign)
         return [Term(f"-{gain}" if sign < 0 else gain, node)]
 
     def factor(self, scalar: Expr) -> str:

@@ -36,21 +36,21 @@ def describe(rule: Rule) -> dict[str, Any]:
     }
 
 
-def summary_rows(rules: Iterable[Rule]) -> Iterator[tuple[str, ...]]:
-    """Name, label, oracle calls, coefficients, streams, extra parameters."""
+def summary_rows(rules: Iterable[Rule]) -> Iterator[dict[str, str]]:
+    """What a table says of each rule, by column."""
     for rule in rules:
         calls = rule.oracle_calls
         streams = [s if start == "tables" else f"{s}={start}" for s, start in rule.streams.items()]
         fixed = all(not spec.learned for spec in rule.specs.values())
         names = " ".join(rule.coefficients) or "–"
-        yield (
-            rule.name,
-            rule.label,
-            f"{calls['attn']} + {calls['mlp']}",
-            f"{names} (fixed)" if rule.specs and fixed else names,
-            " ".join(streams),
-            human_count(extra_small(rule).total),
-        )
+        yield {
+            "rule": rule.name,
+            "label": rule.label,
+            "attn + mlp": f"{calls['attn']} + {calls['mlp']}",
+            "coefficients": f"{names} (fixed)" if rule.specs and fixed else names,
+            "streams": " ".join(streams),
+            "extra": human_count(extra_small(rule).total),
+        }
 
 
 def full_text(rule: Rule) -> str:

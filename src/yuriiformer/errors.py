@@ -27,20 +27,24 @@ class RuleError(YuriiError):
         line: int | None = None,
         column: int | None = None,
         source: str | None = None,
+        declared: str | None = None,
     ) -> None:
         place = [source] if source else []
         if line is not None:
             place.append(f"line {line}, column {column}")
         super().__init__(f"{', '.join(place)}: {reason}" if place else reason)
         self.reason, self.line, self.column, self.source = reason, line, column, source
+        self.declared = declared  # the declaration it is about, where it is not about the equations
 
-    def within(self, source: str | None, *, lines: int = 0, columns: int = 0) -> RuleError:
-        """The same error, said of a text that stands in ``source``, ``lines`` further down."""
-        line = None if self.line is None else self.line + lines
-        column = self.column
-        if column is not None and self.line == 1:
-            column += columns
-        return RuleError(self.reason, line=line, column=column, source=source)
+    def within(
+        self, source: str | None, line: int | None = None, column: int | None = None
+    ) -> RuleError:
+        """The same error, said of ``source`` (and of another place in it, if given)."""
+        if line is None:
+            line, column = self.line, self.column
+        return RuleError(
+            self.reason, line=line, column=column, source=source, declared=self.declared
+        )
 
 
 class UnknownRuleError(RuleError, KeyError):

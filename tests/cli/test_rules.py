@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,8 @@ def test_the_list_has_every_rule(capsys):
         assert f"{rule.oracle_calls['attn']} + {rule.oracle_calls['mlp']}" in row
         assert " ".join(rule.coefficients) in row
     assert "38.6 M" in out
+    classical = next(line for line in out.splitlines() if " nesterov-classical " in line)
+    assert "(fixed: beta mu beta_half mu_half)" in classical
 
 
 def test_the_list_as_json(capsys):
@@ -114,6 +117,22 @@ def test_a_reader_that_goes_away_is_no_error():
     )
     assert result.stdout == "{\n"
     assert result.stderr == ""
+
+
+def test_a_terminal_without_greek_letters():
+    code = "from yuriiformer.cli.main import main; assert main(['rules', 'show', 'gd-euler']) == 0"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "Attn" in result.stdout
+
+
+def test_a_missing_drawing_package_is_named(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "yuriiformer.render.diagram", raising=False)
+    assert main(["rules", "diagram", "gd-euler", "-o", str(tmp_path / "a.svg")]) == 2
+    assert "pip install 'yuriiformer[cli,report]'" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_named(monkeypatch, capsys):

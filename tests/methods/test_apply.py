@@ -41,6 +41,17 @@ def test_a_rule_without_velocity_hands_v_through(world):
     assert call(world, "gd-euler")[1] is None
 
 
+def test_a_rule_may_be_named(world):
+    one = yf.apply_rule("gd-euler", world.X, attn=world.attn, mlp=world.mlp)
+    assert torch.equal(one[0], call(world, "gd-euler")[0])
+
+
+def test_a_coefficient_of_zero_divides_to_infinity_as_in_a_model(world):
+    rule = yf.Rule("r", "c = 1 / mu\nX = X + c * attn(X) + mlp(X)")
+    X, _ = yf.apply_rule(rule, world.X, attn=world.attn, mlp=world.mlp, coefficients={"mu": 0.0})
+    assert not X.isfinite().any()
+
+
 def test_other_streams_go_by_name(world):
     rule = yf.rules["gd-table"]
     with pytest.raises(InputError, match="also carries E: use run_rule"):

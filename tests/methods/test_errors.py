@@ -45,6 +45,10 @@ CASES = {  # equations: (line, column, what the message must say)
     f"X = X + attn(X) + mlp(X) + {'-' * 70}X": (1, 88, "nested more than"),
     "X = X + attn(X)\n    V = norm(bta * V + mlp(X))\nX = X + V": (2, 14, "unknown name 'bta'"),
     'X = X + "ü" + atn(X)': (1, 9, "is not a number"),
+    "X = X + attn(X) + mlp(X) * (1 / 0)": (1, 29, "this has no value: "),
+    "c = 2 - 2\nX = X + attn(X) + mlp(X) * (1 / c)": (2, 29, "this has no value: "),
+    "X = X + attn(X) + log(-1) * mlp(X)": (1, 19, "this has no value: "),
+    "G_ = attn(X)\nX = X + G_ + mlp(X)": (1, 1, "'_' only between them"),
 }
 
 
@@ -71,11 +75,14 @@ DECLARATIONS = [
     ({"streams": {"X": "tied"}}, "X cannot start as 'tied'"),
     ({"streams": {"X": "table"}}, "cannot start as 'table'; known are tables"),
     ({"coefficients": {"lam": 0.5}}, "coefficient 'lam' is declared but never used"),
-    ({"note": 3}, None),
+    ({"note": 3}, "'note' must be text, not 3"),
+    ({"label": ["x"]}, "'label' must be text"),
+    ({"streams": ["X"]}, "'streams' must be a table"),
+    ({"coefficients": 3}, "'coefficients' must be a table"),
 ]
 
 
-@pytest.mark.parametrize(("options", "reason"), [d for d in DECLARATIONS if d[1]])
+@pytest.mark.parametrize(("options", "reason"), DECLARATIONS)
 def test_declarations_that_do_not_fit(options, reason):
     with pytest.raises(RuleError, match=r"rule 'mine'") as caught:
         yf.Rule("mine", GOOD, **options)
@@ -94,6 +101,11 @@ COEFFICIENTS = [
     ({"mu": {"learned": "yes"}}, "learned must be true or false"),
     ({"mu": {"intial": 0.5}}, "unknown option 'intial' (did you mean 'initial'?)"),
     ({"lam": {"range": "real"}}, "without an initial value"),
+    ({"mu": {"initial": 0.99999999}}, "too near the end of its range"),
+    ({"gamma": {"initial": 1e-320}}, "too near the end of its range"),
+    ({"gamma": {"initial": 1e300}}, "between 0 and 1e+30"),
+    ({"lam": 10**400}, "too large a number"),
+    ({"mu": {3: 4}}, "unknown option 3"),
 ]
 
 
@@ -126,8 +138,29 @@ def test_an_error_in_a_file_names_the_files_line_and_column(tmp_path):
     assert (caught.value.line, caught.value.column) == (1, 32)
 
 
+def test_an_error_in_a_declaration_names_its_line(tmp_path):
+    path = tmp_path / "mine.toml"
+    head = 'equations = """\nG = G + attn(X)\nX = X + lam * G + mlp(X)\n"""\n'
+    path.write_text(head + '[streams]\nG = "zer"\n[coefficients]\nlam = 1\n')
+    with pytest.raises(RuleError, match=r"mine.toml, line 6, column 1: stream 'G' cannot start"):
+        yf.load_rule(path)
+    path.write_text(head + '[streams]\nG = "zero"\n[coefficients]\nlam = { rang = "unit" }\n')
+    with pytest.raises(RuleError, match=r"line 8, column 1: coefficient 'lam': unknown option"):
+        yf.load_rule(path)
+
+
+def test_the_place_is_right_or_said_to_be_within_the_equations(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('note = "X = X + atn(X)"\nequations = "X = X + atn(X)"\n')
+    with pytest.raises(RuleError, match=r"mine.toml, line 2, column 22: "):
+        yf.load_rule(path)
+    path.write_text('label = "x"\nequations = """\nX = X + \\\n  atn(X)\n"""\n')
+    with pytest.raises(RuleError, match=r"mine.toml, in the equations, line 1, column 9: "):
+        yf.load_rule(path)
+
+
 FILES = {
-    "equations = 3": "'equations' must be text",
+    "equations = 3": "equations must be text",
     'equation = "X = X"': "unknown key 'equation' (did you mean 'equations'",
     "label = 'x'": "has no 'equations'",
     "equations = ": "not TOML",

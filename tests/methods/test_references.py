@@ -31,6 +31,15 @@ def test_coefficients_otherwise():
     assert [schedule.value(t, 3) for t in range(3)] == [0.25, 0.4, 0.5]
 
 
+def test_the_order_of_words_does_not_matter():
+    one = yf.get_rule(f"{RULE}+gamma=0+fixed=gamma")
+    two = yf.get_rule(f"{RULE}+fixed=gamma+gamma=0")
+    assert one.specs == two.specs
+    assert one.specs["gamma"] == yf.Coefficient("positive", 0.0, learned=False)
+    assert yf.get_rule(f"{RULE}+gamma=1e+1").specs["gamma"].initial == 10.0
+    assert yf.rules[RULE].vary(coefficients={"mu": 0.5}).specs["mu"].initial == 0.5
+
+
 def test_a_file_anywhere_a_name_is_taken(tmp_path):
     folder = tmp_path / "c++"  # a plus in the path is not a variation
     folder.mkdir()
@@ -39,6 +48,7 @@ def test_a_file_anywhere_a_name_is_taken(tmp_path):
     path.write_text(f'equations = """{equations}"""\n[coefficients]\nnu = 0.5\n')
     rule = yf.get_rule(str(path))
     assert rule.name == "mine"
+    assert yf.get_rule(path) == rule
     assert rule.specs["nu"] == yf.Coefficient("real", 0.5)
     varied = yf.get_rule(f"{path}+nu=2+X=normalized")
     assert varied.specs["nu"].initial == 2.0
@@ -56,6 +66,7 @@ def test_a_file_anywhere_a_name_is_taken(tmp_path):
         (f"{RULE}+mu=2", "between 0 and 1"),
         (f"{RULE}+fixed=nu", "no coefficient 'nu'"),
         (f"{RULE}+", "is not a variation"),
+        (f"{RULE}+gamma=0", "unless fixed"),
         ("+V=zero", "unknown rule ''"),
     ],
 )

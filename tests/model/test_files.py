@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import torch
 import yuriiformer as yf
 from tests.model.tiny import tiny, tokens, unsettle
 from yuriiformer.errors import ModelFileError
+from yuriiformer.model import oracles as registry
+from yuriiformer.model.paper import MLP, Attention, layer_norm
 
 OWN = """
 equations = '''
@@ -106,10 +109,20 @@ def flip(path, at):
     path.write_bytes(data)
 
 
-def edit(path, **changes):
+def edit(path, config=None, **changes):
+    """A consistent file that says something else: its digest is made to fit."""
     data = json.loads(path.read_text())
-    data.update(changes)
-    path.write_text(json.dumps(data))
+    if config is not None:
+        data["config"] = {**data["config"], **config}
+        text = json.dumps(data["config"], sort_keys=True, separators=(",", ":"))
+        data["config_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(json.dumps({**data, **changes}))
+
+
+def replace_text(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
 
 
 DAMAGE = {
@@ -144,18 +157,28 @@ DAMAGE = {
         "Import is not",
     ),
     "another shape": (
-        lambda f: edit(
-            f / "model.json",
-            config={**json.loads((f / "model.json").read_text())["config"], "d_model": 32},
-        ),
+        lambda f: edit(f / "model.json", config={"d_model": 32}),
         "does not fit its model.json: other shape of",
     ),
     "another depth": (
-        lambda f: edit(
-            f / "model.json",
-            config={**json.loads((f / "model.json").read_text())["config"], "n_layer": 4},
-        ),
+        lambda f: edit(f / "model.json", config={"n_layer": 4}),
         "no tensor 'blocks.3",
+    ),
+    "an edited equation": (
+        lambda f: replace_text(f / "model.json", "attn(X + mu", "attn(X - mu"),
+        "is damaged or was edited",
+    ),
+    "an edited number": (
+        lambda f: replace_text(f / "model.json", "0.9", "0.1"),
+        "is damaged or was edited",
+    ),
+    "oracles that are no name": (
+        lambda f: edit(f / "model.json", config={"oracles": ["paper"]}),
+        "oracles are named by text",
+    ),
+    "oracles nobody has registered": (
+        lambda f: edit(f / "model.json", config={"oracles": "theirs"}),
+        "must be registered",
     ),
 }
 
@@ -173,11 +196,9 @@ def test_damage_is_one_clear_error(saved, damage):
 
 
 def test_weights_that_are_no_safetensors(saved):
-    import hashlib
-
     _, folder = saved
     (folder / "model.safetensors").write_bytes(b"not tensors at all")
-    edit(folder / "model.json", sha256=hashlib.sha256(b"not tensors at all").hexdigest())
+    edit(folder / "model.json", weights_sha256=hashlib.sha256(b"not tensors at all").hexdigest())
     with pytest.raises(ModelFileError, match="is not a safetensors file"):
         yf.load_model(folder)
 
@@ -195,7 +216,62 @@ def test_a_failed_save_leaves_the_old_model(saved, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr(files, "save_file", broken)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(ModelFileError, match="cannot be written: disk full"):
         yf.save_model(tiny(), folder)
     assert torch.equal(yf.load_model(folder).token_table, model.token_table)
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_wrapped_models_are_saved_as_what_they_wrap(tmp_path):
+    model = tiny()
+    yf.save_model(torch.compile(model, backend="eager"), tmp_path / "compiled")
+    yf.save_model(torch.nn.DataParallel(model), tmp_path / "parallel")
+    for name in ("compiled", "parallel"):
+        assert torch.equal(yf.load_model(tmp_path / name).token_table, model.token_table)
+    with pytest.raises(ModelFileError, match="only a YuriiFormer"):
+        yf.save_model(torch.nn.Linear(2, 2), tmp_path / "linear")
+
+
+def test_here_links_and_places_that_cannot_be(tmp_path, monkeypatch):
+    model = tiny()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    yf.save_model(model, ".")
+    assert torch.equal(yf.load_model(tmp_path / "here").token_table, model.token_table)
+    (tmp_path / "link").symlink_to(tmp_path / "here")
+    yf.save_model(model, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["here", "link"]
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ModelFileError, match="cannot be written"):
+        yf.save_model(model, tmp_path / "file" / "model")
+
+
+def test_a_third_partys_buffers_are_kept(tmp_path, monkeypatch):
+    class Scaled(Attention):
+        def __init__(self, config):
+            super().__init__(config)
+            self.register_buffer("scale", torch.ones(1))
+
+        def forward(self, Y, context):
+            return self.scale * super().forward(Y, context)
+
+    monkeypatch.setattr(registry, "_PAIRS", dict(registry._PAIRS))
+    yf.register_oracles("scaled", yf.OraclePair(Scaled, MLP, layer_norm))
+    model = tiny(oracles="scaled")
+    model.blocks[1].attn.scale.fill_(7.0)
+    yf.save_model(model, tmp_path / "m")
+    again = yf.load_model(tmp_path / "m")
+    assert again.blocks[1].attn.scale.item() == 7.0
+    assert torch.equal(again(tokens(model)), model(tokens(model)))
+
+
+@pytest.mark.parametrize("rule", ["nesterov-fixed", "hamiltonian"])
+def test_built_on_meta_and_filled_later(rule):
+    """The way of large models: nothing may be left unset."""
+    reference = unsettle(tiny(rule))
+    with torch.device("meta"):
+        model = tiny(rule)
+    model.to_empty(device="cpu")
+    model.load_state_dict(reference.state_dict())
+    assert torch.equal(model(tokens(model)), reference(tokens(model)))

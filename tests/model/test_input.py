@@ -17,6 +17,7 @@ CONFIGS = [
     ({"vocab_size": 10, "valid_vocab": 11}, "valid_vocab=11 is more than vocab_size=10"),
     ({"gelu": "fast"}, "gelu='fast' is not one of"),
     ({"velocity_norm": "none"}, "velocity_norm='none' is not one of"),
+    ({"oracles": 3}, "oracles are named by text, not 3"),
     ({"oracles": "modem"}, "unknown oracles 'modem' (did you mean 'modern'?)"),
     ({"n_kv_head": 4}, "n_kv_head=4 has no meaning for oracles='paper'"),
     ({"oracles": "modern", "bias": True}, "have no biases"),
@@ -48,6 +49,8 @@ INPUTS = [
     (lambda ids: (ids, ids[:, 1:]), "targets have shape (2, 11), but tokens (2, 12)"),
     (lambda ids: (ids, ids + 29), "target id"),
     (lambda ids: (ids, ids.float()), "targets must be whole numbers"),
+    (lambda ids: (ids.tolist(),), "tokens must be a tensor, not list"),
+    (lambda ids: (ids.numpy(),), "tokens must be a tensor, not ndarray"),
 ]
 
 
@@ -59,8 +62,10 @@ def test_tokens(arguments, reason):
     assert reason in str(caught.value)
 
 
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_integers_of_either_size(dtype):
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.int64]
+)
+def test_integers_of_any_size(dtype):
     model = tiny()
     ids = tokens(model)
     assert torch.equal(model(ids.to(dtype)), model(ids))

@@ -34,6 +34,28 @@ def test_value_and_gradients(chunk_elements, ignored, dtype):
         )
 
 
+@pytest.mark.parametrize("rows", [8, 64, 512])
+def test_bfloat16_weights_do_not_spoil_it(rows):
+    """With bfloat16 inputs PyTorch's chunked operator is wrong on CPU, the more the smaller."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(600, 32, generator=generator).bfloat16()
+    weight = (0.1 * torch.randn(5000, 32, generator=generator)).bfloat16()
+    targets = torch.randint(5000, (600,), generator=generator)
+    exact = F.cross_entropy(hidden.float() @ weight.float().T, targets)
+    loss = mean_cross_entropy(hidden, weight, targets, rows * 5000)
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("chunk_elements", [2**25, 64 * 301])
+def test_autocast_does_not_reach_it(chunk_elements):
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(n, 32, generator=generator) for n in (200, 301))
+    targets = torch.randint(301, (200,), generator=generator)
+    alone = mean_cross_entropy(hidden, weight, targets, chunk_elements)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(mean_cross_entropy(hidden, weight, targets, chunk_elements), alone)
+
+
 @pytest.mark.parametrize("oracles", ["paper", "modern"])
 def test_the_models_loss_is_that_of_its_logits(oracles):
     model = unsettle(tiny(oracles=oracles))

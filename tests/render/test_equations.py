@@ -20,7 +20,20 @@ ADAM = yf.Rule(
     """,
     streams={"M": "zero", "S": "zero", "Grad": "zero"},
 )
-RULES = {**yf.rules, "adam": ADAM}
+ODD = {  # rules that a layout or a writer may stumble over
+    "two answers pending": "X = X + attn(X) + gamma * attn(V) + mlp(X)",
+    "nested": "X = X + mlp(X + gamma * attn(X + attn(X)))",
+    "own terms": "X = X + attn(X) / 2 + mlp(X) - X / 2\nX = X + maximum(V, X) + X + 2 * V / 3",
+    "function of itself": "V = tanh(V) + attn(X) + mlp(X)\nX = X + V + tanh(X) + 0.1 + mu",
+    "scalar local": "c = sqrt(1 - beta)\nX = X + c * attn(X) * c + X * mlp(X)",
+    "long names": "G_prev_old = attn(X) + mlp(X)\nX = X - G_prev_old + norm(unit(G_prev_old))",
+    "answer twice": "A = attn(X)\nX = X + mlp(X + A) * A - A / mu",
+}
+RULES = {
+    **yf.rules,
+    "adam": ADAM,
+    **{name: yf.Rule(name, text, label="costs $5") for name, text in ODD.items()},
+}
 
 
 def test_yuriiformer():
@@ -47,6 +60,14 @@ def test_verlet_has_the_papers_stars():
 
 def test_a_constant_stream_has_no_index():
     assert unicode_equations(yf.rules["gd-table"])[0].endswith("= Xₜ + λₜ LN(E)")
+
+
+def test_names_of_several_parts():
+    rule = yf.Rule("r", ODD["long names"])
+    assert unicode_equations(rule)[0].startswith("G_prev_oldₜ₊½ = Attn")
+    assert r"G^{\mathrm{prev\_old}}_{t+\frac{1}{2}} &= " in latex_equations(rule)
+    rule = yf.Rule("r", "X = X + 0.123456789 * attn(X) + beta2_slow * mlp(X)")
+    assert unicode_equations(rule) == ["Xₜ₊₁ = Xₜ + 0.123456789 Attnₜ(Xₜ) + β₂_slowₜ MLPₜ(Xₜ)"]
 
 
 def test_latex():

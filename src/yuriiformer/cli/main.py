@@ -5,6 +5,7 @@ Each command's module is imported only when it is called, so ``yurii --help`` an
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -34,6 +35,8 @@ def overview() -> str:
 def main(argv: list[str] | None = None) -> int:
     """Run a command; 0 when it went well, 2 when the user can mend what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without β shows ? for it
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
@@ -60,7 +63,7 @@ def _run(arguments: list[str]) -> int:
         hint = did_you_mean(command, COMMANDS) or f"; known are {', '.join(COMMANDS)}"
         raise YuriiError(f"unknown command {command!r}{hint}")
     try:
-        module = import_module(f"yuriiformer.cli.{command}")
+        import_module(f"yuriiformer.cli.{command}").run(rest)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("yuriiformer"):
             raise
@@ -68,5 +71,4 @@ def _run(arguments: list[str]) -> int:
             f"'yurii {command}' needs the package {error.name!r}: "
             "pip install 'yuriiformer[cli,report]'"
         ) from None
-    module.run(rest)
     return 0

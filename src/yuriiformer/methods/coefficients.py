@@ -26,6 +26,10 @@ _BY_PREFIX: dict[str, tuple[Range, float]] = {
     "delta": ("positive", 1.0),
 }
 
+_LARGEST = 1e30  # far inside float32
+_BOUNDS = {"unit": (0.0, 1.0), "positive": (0.0, _LARGEST), "real": (-_LARGEST, _LARGEST)}
+_MARGIN = {"unit": 1e-6, "positive": 1e-30, "real": 0.0}
+
 _PREFIX = re.compile(rf"({'|'.join(_BY_PREFIX)})(?=_|\d|$)")
 
 _FUNCTIONS: dict[str, Callable[..., float]] = {
@@ -71,7 +75,13 @@ class Coefficient:
         if isinstance(self.initial, bool) or not isinstance(self.initial, int | float | str):
             raise RuleError(f"initial must be a number or a formula in t and L: {self.initial!r}")
         if not isinstance(self.initial, str):
-            object.__setattr__(self, "initial", float(self.initial))
+            try:
+                object.__setattr__(self, "initial", float(self.initial))
+            except OverflowError:
+                raise RuleError("initial is too large a number") from None
+        self._check_formula()
+
+    def _check_formula(self) -> None:
         for node in walk(self._formula):
             if isinstance(node, Call) and node.function not in _FUNCTIONS:
                 raise RuleError(f"initial {self.initial!r}: {node.function} needs a tensor")
@@ -93,18 +103,22 @@ class Coefficient:
     def value(self, layer: int, depth: int) -> float:
         """The start value at one layer, checked against the range."""
         try:
-            value = _arithmetic(self._formula, {"t": float(layer), "L": float(depth)})
+            value = arithmetic(self._formula, {"t": float(layer), "L": float(depth)})
         except (ArithmeticError, ValueError) as error:
             raise RuleError(f"initial {self.initial!r} at layer {layer}: {error}") from None
-        low, high = {"unit": (0.0, 1.0), "positive": (0.0, math.inf)}.get(
-            self.range, (-math.inf, math.inf)
-        )
+        low, high = _BOUNDS[self.range]
         inside = low < value < high or (not self.learned and low <= value <= high)
-        if not (inside and math.isfinite(value)):
+        if not inside:
             hint = " unless fixed" if value in (low, high) and self.learned else ""
             raise RuleError(
                 f"initial {self.initial!r} is {value:g} at layer {layer} of {depth}: a "
                 f"{self.range} coefficient lies between {low:g} and {high:g}{hint}"
+            )
+        margin = _MARGIN[self.range]
+        if self.learned and not low + margin <= value <= high - margin:
+            raise RuleError(
+                f"initial {self.initial!r} is {value!r} at layer {layer} of {depth}: too near the "
+                f"end of its range to be learned in float32; keep {margin:g} away from it"
             )
         return value
 
@@ -112,25 +126,36 @@ class Coefficient:
         return asdict(self)
 
 
-def resolve(name: str, declared: Coefficient | Mapping[str, Any] | None) -> Coefficient:
+Declaration = Coefficient | Mapping[str, Any] | float | str
+"""How a coefficient may be declared: whole, by some of its options, or by its start alone."""
+
+
+def options_of(declared: Declaration) -> dict[str, Any]:
+    """A declaration as options."""
+    if isinstance(declared, Coefficient):
+        return declared.to_dict()
+    return dict(declared) if isinstance(declared, Mapping) else {"initial": declared}
+
+
+def resolve(name: str, declared: Declaration | None) -> Coefficient:
     """A coefficient as declared, with what its name implies (``mu*``, ``beta*``, …) filled in."""
     known = _PREFIX.match(name)
-    if isinstance(declared, Coefficient):
-        return declared
-    options = dict(declared or {})
+    options = {} if declared is None else options_of(declared)
     allowed = [field.name for field in fields(Coefficient)]
     for option in options:
         if option not in allowed:
-            hint = did_you_mean(option, allowed) or f"; known are {', '.join(allowed)}"
-            raise RuleError(f"coefficient {name!r}: unknown option {option!r}{hint}")
+            hint = did_you_mean(str(option), allowed) or f"; known are {', '.join(allowed)}"
+            reason = f"coefficient {name!r}: unknown option {option!r}{hint}"
+            raise RuleError(reason, declared=name)
     if known is None and "initial" not in options:
-        raise RuleError(f"coefficient {name!r} is declared without an initial value")
+        reason = f"coefficient {name!r} is declared without an initial value"
+        raise RuleError(reason, declared=name)
     default: tuple[Range, float] = ("real", 0.0)
     kind, initial = _BY_PREFIX[known[1]] if known else default
     try:
         return replace(Coefficient(range=kind, initial=initial), **options)
     except RuleError as error:
-        raise RuleError(f"coefficient {name!r}: {error}") from None
+        raise RuleError(f"coefficient {name!r}: {error}", declared=name) from None
 
 
 def implied(name: str) -> bool:
@@ -138,19 +163,19 @@ def implied(name: str) -> bool:
     return _PREFIX.match(name) is not None
 
 
-def _arithmetic(node: Expr, values: Mapping[str, float]) -> float:
+def arithmetic(node: Expr, values: Mapping[str, float]) -> float:
     """A schedule's value on plain numbers (tensors have an interpreter of their own)."""
     if isinstance(node, Number):
         return node.value
     if isinstance(node, Name):
         return values[node.id]
     if isinstance(node, Negate):
-        return -_arithmetic(node.operand, values)
+        return -arithmetic(node.operand, values)
     if isinstance(node, Call):
-        arguments = [_arithmetic(argument, values) for argument in node.arguments]
+        arguments = [arithmetic(argument, values) for argument in node.arguments]
         return _FUNCTIONS[node.function](*arguments)
     assert isinstance(node, Binary)
-    left, right = _arithmetic(node.left, values), _arithmetic(node.right, values)
+    left, right = arithmetic(node.left, values), arithmetic(node.right, values)
     if node.op == "+":
         return left + right
     if node.op == "-":

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Program, Step
+from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
 from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number
 
@@ -106,7 +107,7 @@ def _tensor(value: Value) -> Tensor:
 
 
 def run_rule(
-    rule: Rule,
+    rule: Rule | str,
     streams: Mapping[str, Tensor],
     *,
     attn: Callable[[Tensor], Tensor],
@@ -120,7 +121,9 @@ def run_rule(
     ``attn`` and ``mlp`` are any callables of one tensor, ``velocity_norm`` is what ``norm`` means
     (None: the identity).
     """
-    given = dict(coefficients or {})
+    rule = get_rule(rule)
+    # As tensors, so that 1 / mu at mu = 0 is infinite, as it is in a model, and not an exception.
+    given = {name: _tensor(value) for name, value in (coefficients or {}).items()}
     _same_names(f"rule {rule.name!r}: coefficients", given, rule.coefficients)
     _same_names(f"rule {rule.name!r}: streams", streams, tuple(rule.streams))
     norm: Norm = velocity_norm if velocity_norm is not None else _identity
@@ -130,7 +133,7 @@ def run_rule(
 
 
 def apply_rule(
-    rule: Rule,
+    rule: Rule | str,
     X: Tensor,
     V: Tensor | None = None,
     *,
@@ -140,6 +143,7 @@ def apply_rule(
     velocity_norm: Norm | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """One block of a rule whose streams are X and V (V is None where the rule has none)."""
+    rule = get_rule(rule)
     others = [name for name in rule.streams if name not in ("X", "V")]
     if others:
         raise InputError(

@@ -64,6 +64,11 @@ def parse_expression(text: str, source: str | None = None) -> Expr:
     return reader.expression(tree.body)
 
 
+def split_lines(text: str) -> list[str]:
+    """Lines as Python's parser counts them (str.splitlines knows more kinds of line end)."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
 @dataclass
 class _Reader:
     """The text, its indentation (stripped: the language has no blocks), and where it is from."""
@@ -82,7 +87,7 @@ class _Reader:
                 f"{len(text)} characters are too long; a rule has at most {MAX_CHARACTERS}",
                 source=source,
             )
-        raw = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        raw = split_lines(text)
         stripped = [line.lstrip() for line in raw]
         indents = [len(line) - len(bare) for line, bare in zip(raw, stripped, strict=True)]
         return cls(stripped, indents, source)
@@ -128,8 +133,8 @@ class _Reader:
         return Assign(target.id, value, place)
 
     def check_name(self, name: str, place: Place) -> None:
-        if not name.isascii() or name.startswith("_"):
-            reason = f"name {name!r}: use ASCII letters, digits and '_', beginning with a letter"
+        if not name.isascii() or name.startswith("_") or name.endswith("_"):
+            reason = f"name {name!r}: use ASCII letters and digits, with '_' only between them"
             raise self.error(f"{reason}, as in mu or beta_half", place)
 
     def expression(self, node: ast.expr, depth: int = 0) -> Expr:

@@ -10,7 +10,10 @@ nesterov-lie-trotter+channel=mu,beta    ... a coefficient per channel (or per he
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,92 +23,109 @@ from yuriiformer.methods.catalog import rules
 from yuriiformer.methods.rule import Rule
 
 
-def get_rule(reference: str | Rule) -> Rule:
+def get_rule(reference: str | os.PathLike[str] | Rule) -> Rule:
     """The rule that a reference names; a `Rule` names itself."""
     if isinstance(reference, Rule):
         return reference
+    if isinstance(reference, os.PathLike):
+        return load_rule(reference)
     if not isinstance(reference, str):
         raise RuleError(f"a rule is named by text or given as a Rule, not {reference!r:.60}")
     base, words = _split(reference.strip())
     rule = load_rule(base) if base.endswith(".toml") else rules[base]
-    for word in words:
-        rule = _vary(rule, word)
-    if words:
-        rule = rule.vary(
-            name="+".join([rule.name, *words]),
-            label=f"{rule.label} ({', '.join(words)})",
-        )
-    return rule
+    return _vary(rule, words) if words else rule
 
 
-def load_rule(path: str | Path) -> Rule:
+def load_rule(path: str | os.PathLike[str]) -> Rule:
     """A rule from a TOML file; errors say where in the file."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise RuleError(f"no rule file {str(path)!r}") from None
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise RuleError(f"rule file {str(path)!r} cannot be read: {error}") from None
     try:
         data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise RuleError(f"{path}: not TOML: {error}") from None
     try:
         return Rule.from_dict({"name": path.stem, **data}, source=str(path))
     except RuleError as error:
-        lines, columns = _offset(text, data.get("equations"))
-        raise error.within(str(path), lines=lines, columns=columns) from None
+        raise _in_file(error, path, text, data.get("equations")) from None
 
 
-def _offset(text: str, equations: object) -> tuple[int, int]:
-    """How far down (and, for its first line, to the right) the equations stand in their file."""
-    start = text.find(equations) if isinstance(equations, str) and equations else -1
-    if start < 0:  # written with escapes: places are those within the equations
-        return 0, 0
-    before = text[:start]
-    return before.count("\n"), start - (before.rfind("\n") + 1)
+def _in_file(error: RuleError, path: Path, text: str, equations: object) -> RuleError:
+    """An error with the place in the file that it is about, where that can be told."""
+    if error.declared is not None:  # the line that declares the name, after the equations
+        lines = re.compile(rf"^[ \t]*{re.escape(error.declared)}[ \t]*=", re.MULTILINE)
+        found = list(lines.finditer(text))
+        if found:
+            line = text.count("\n", 0, found[-1].start()) + 1
+            return error.within(str(path), line, 1)
+    if error.line is None or error.column is None or not isinstance(equations, str):
+        return error.within(str(path))
+    key = re.search(r"^[ \t]*equations[ \t]*=", text, re.MULTILINE)
+    start = text.find(equations, key.end() if key else 0)
+    if start < 0:  # written with escapes: only the place within the equations is known
+        return error.within(f"{path}, in the equations")
+    line = text.count("\n", 0, start) + error.line
+    before = start - (text.rfind("\n", 0, start) + 1) if error.line == 1 else 0
+    return error.within(str(path), line, error.column + before)
 
 
 def _split(reference: str) -> tuple[str, list[str]]:
-    """Base and words. A '+' inside a file's path or inside parentheses does not part them."""
+    """Base and words. A '+' in a file's path, in parentheses or in 1e+5 does not part them."""
     path, extension, rest = reference.rpartition(".toml")
     base, rest = (path + extension, rest) if extension else ("", reference)
     parts, depth = [""], 0
     for character in rest:
         depth += (character == "(") - (character == ")")
-        if character == "+" and depth == 0:
+        if character == "+" and depth == 0 and not re.search(r"[\d.][eE]$", parts[-1]):
             parts.append("")
         else:
             parts[-1] += character
     return base + parts[0], [part.strip() for part in parts[1:]]
 
 
-def _vary(rule: Rule, word: str) -> Rule:
-    """The rule with one word applied."""
-    key, equals, value = (part.strip() for part in word.partition("="))
-    if key == "fixed" and not equals:
-        return rule.vary(coefficients={name: {"learned": False} for name in rule.coefficients})
-    if not equals or not value:
-        raise RuleError(
-            f"rule {rule.name!r}: '+{word}' is not a variation; write +STREAM=START, "
-            "+COEFFICIENT=VALUE, +fixed, +fixed=NAMES, +channel=NAMES or +head=NAMES"
-        )
-    options: Mapping[str, Mapping[str, Any]] = {
-        "fixed": {"learned": False},
-        "channel": {"shape": "channel"},
-        "head": {"shape": "head"},
-        "scalar": {"shape": "scalar"},
-    }
-    if key in options:
-        return rule.vary(coefficients={n.strip(): options[key] for n in value.split(",")})
-    if key in rule.coefficients:
-        return rule.vary(coefficients={key: {"initial": _number_or_text(value)}})
-    if key in rule.streams:
-        return rule.vary(streams={key: value})
-    raise RuleError(
-        f"rule {rule.name!r} has no stream or coefficient {key!r}; it has "
-        f"{', '.join([*rule.streams, *rule.coefficients])}"
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "fixed": {"learned": False},
+    "channel": {"shape": "channel"},
+    "head": {"shape": "head"},
+    "scalar": {"shape": "scalar"},
+}
+
+
+def _vary(rule: Rule, words: list[str]) -> Rule:
+    """The rule with all words applied at once: their order does not matter."""
+    streams: dict[str, str] = {}
+    coefficients: dict[str, dict[str, Any]] = defaultdict(dict)
+    for word in words:
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if key == "fixed" and not equals:
+            value = ",".join(rule.coefficients)
+        elif not equals or not value:
+            raise RuleError(
+                f"rule {rule.name!r}: '+{word}' is not a variation; write +STREAM=START, "
+                "+COEFFICIENT=VALUE, +fixed, +fixed=NAMES, +channel=NAMES or +head=NAMES"
+            )
+        if key in _OPTIONS:
+            for name in filter(None, value.split(",")):
+                coefficients[name.strip()].update(_OPTIONS[key])
+        elif key in rule.coefficients:
+            coefficients[key]["initial"] = _number_or_text(value)
+        elif key in rule.streams:
+            streams[key] = value
+        else:
+            raise RuleError(
+                f"rule {rule.name!r} has no stream or coefficient {key!r}; it has "
+                f"{', '.join([*rule.streams, *rule.coefficients])}"
+            )
+    return rule.vary(
+        name="+".join([rule.name, *words]),
+        label=f"{rule.label} ({', '.join(words)})",
+        streams=streams,
+        coefficients=coefficients,
     )
 
 

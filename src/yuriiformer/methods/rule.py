@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from yuriiformer.errors import RuleError, did_you_mean
-from yuriiformer.methods.coefficients import Coefficient
-from yuriiformer.methods.parse import ORACLES, parse_equations
+from yuriiformer.methods.coefficients import Coefficient, Declaration, options_of
+from yuriiformer.methods.parse import ORACLES, parse_equations, split_lines
 from yuriiformer.methods.passes import Program, Query, Step, build_program, lower
 from yuriiformer.methods.tree import Assign
 from yuriiformer.methods.validate import Start, check, find_coefficients, find_streams
 
 
-@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Rule:
     """One block as equations; valid by construction.
 
@@ -42,7 +40,7 @@ class Rule:
     note: str
     streams: Mapping[str, Start]  # X first, then in order of appearance
     specs: Mapping[str, Coefficient]  # in order of appearance
-    assigns: tuple[Assign, ...] = field(repr=False)
+    assigns: tuple[Assign, ...]
 
     def __init__(
         self,
@@ -51,19 +49,28 @@ class Rule:
         *,
         label: str = "",
         streams: Mapping[str, str] | None = None,
-        coefficients: Mapping[str, Coefficient | Mapping[str, Any]] | None = None,
+        coefficients: Mapping[str, Declaration] | None = None,
         note: str = "",
         source: str | None = None,
     ) -> None:
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
             raise RuleError(f"a rule needs a name of printable characters, not {name!r}")
         source = source or f"rule {name!r}"
+        for what, value, kind in (
+            ("label", label, str),
+            ("note", note, str),
+            ("streams", streams or {}, Mapping),
+            ("coefficients", coefficients or {}, Mapping),
+        ):
+            if not isinstance(value, kind):
+                wanted = "text" if kind is str else "a table"
+                raise RuleError(f"{what!r} must be {wanted}, not {value!r:.60}", source=source)
         assigns = parse_equations(equations, source)
         values: dict[str, Any] = {
             "name": name,
             "label": label or name,
             "note": note,
-            "equations": "\n".join(line.strip() for line in equations.strip().splitlines()),
+            "equations": "\n".join(line.strip() for line in split_lines(equations)).strip("\n"),
             "assigns": assigns,
         }
         try:
@@ -72,8 +79,10 @@ class Rule:
             check(assigns, values["streams"])
         except RuleError as error:
             raise error.within(source) from None
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
+        self.__dict__.update(values)
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError(f"a rule cannot be changed: use rule.vary(...) to set {key!r}")
 
     @property
     def coefficients(self) -> tuple[str, ...]:
@@ -131,7 +140,7 @@ class Rule:
         name: str | None = None,
         label: str | None = None,
         streams: Mapping[str, str] | None = None,
-        coefficients: Mapping[str, Coefficient | Mapping[str, Any]] | None = None,
+        coefficients: Mapping[str, Declaration] | None = None,
         note: str | None = None,
     ) -> Rule:
         """The same equations with other starts or coefficients."""
@@ -143,10 +152,9 @@ class Rule:
                 if key not in known:
                     hint = did_you_mean(key, known) or f"; it has {', '.join(known) or 'none'}"
                     raise RuleError(f"rule {self.name!r} has no {kind} {key!r}{hint}")
-        specs: dict[str, Coefficient | Mapping[str, Any]] = dict(self.specs)
+        specs: dict[str, Declaration] = dict(self.specs)
         for key, value in (coefficients or {}).items():
-            whole = isinstance(value, Coefficient)
-            specs[key] = value if whole else {**self.specs[key].to_dict(), **dict(value)}  # type: ignore[arg-type]
+            specs[key] = {**self.specs[key].to_dict(), **options_of(value)}
         return Rule(
             name or self.name,
             self.equations,
@@ -178,14 +186,6 @@ class Rule:
         for key in ("name", "equations"):
             if key not in data:
                 raise RuleError(f"the rule has no {key!r}", source=source)
-        for key, kind in {
-            **dict.fromkeys(known, str),
-            "streams": Mapping,
-            "coefficients": Mapping,
-        }.items():
-            if key in data and not isinstance(data[key], kind):
-                wanted = "text" if kind is str else "a table"
-                raise RuleError(f"{key!r} must be {wanted}, not {data[key]!r:.60}", source=source)
         options = {key: data[key] for key in known[1:] if key in data and key != "equations"}
         return cls(data["name"], data["equations"], source=source, **options)
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from yuriiformer.errors import RuleError, did_you_mean
-from yuriiformer.methods.coefficients import Coefficient, implied, resolve
+from yuriiformer.methods.coefficients import (
+    Coefficient,
+    Declaration,
+    arithmetic,
+    implied,
+    resolve,
+)
 from yuriiformer.methods.parse import NORMS, ORACLES
 from yuriiformer.methods.passes import Query, Step, carried, live, lower
 from yuriiformer.methods.tree import Assign, Call, Expr, Name, Place, children, names
@@ -37,37 +43,41 @@ def find_streams(assigns: tuple[Assign, ...], declared: Mapping[str, str]) -> Ma
     order = list(first_read)
     streams: dict[str, Start] = {}
     for stream in sorted({*found, *constant}, key=lambda s: (s != "X", order.index(s))):
-        start = declared.get(stream, DEFAULT_STARTS.get(stream))
-        streams[stream] = _start(stream, start, first_read[stream].place)
+        if stream in declared:
+            streams[stream] = _start(stream, declared[stream])
+        elif stream in DEFAULT_STARTS:
+            streams[stream] = DEFAULT_STARTS[stream]
+        else:
+            raise _error(
+                f"stream {stream!r} is read before it is written, so it is carried from layer to "
+                "layer, but nothing says how it starts: declare it under [streams] as one of "
+                f"{', '.join(get_args(Start))}",
+                first_read[stream].place,
+            )
     for stream in declared:
         if stream not in streams:
             why = "a local: written before it is read" if stream in written else "never read"
-            raise RuleError(f"stream {stream!r} is declared but {why}")
+            raise RuleError(f"stream {stream!r} is declared but {why}", declared=stream)
     return MappingProxyType(streams)
 
 
-def _start(stream: str, start: str | None, place: Place) -> Start:
+def _start(stream: str, start: object) -> Start:
     """A declared start, checked."""
+    if stream == "X" and start in ("zero", "tied"):
+        reason = f"X cannot start as {start!r}: it holds the tokens; use tables or normalized"
+        raise RuleError(reason, declared=stream)
     for known in get_args(Start):
-        if start == known and not (stream == "X" and known in ("zero", "tied")):
+        if start == known:
             return known  # type: ignore[no-any-return]
     choices = ", ".join(get_args(Start))
-    if start is None:
-        reason = (
-            f"stream {stream!r} is read before it is written, so it is carried from layer to "
-            f"layer, but nothing says how it starts: declare it under [streams] as one of {choices}"
-        )
-    elif stream == "X" and start in ("zero", "tied"):
-        reason = f"X cannot start as {start!r}: it holds the tokens; use tables or normalized"
-    else:
-        reason = f"stream {stream!r} cannot start as {start!r}; known are {choices}"
-    raise _error(reason, place)
+    reason = f"stream {stream!r} cannot start as {start!r}; known are {choices}"
+    raise RuleError(reason, declared=stream)
 
 
 def find_coefficients(
     assigns: tuple[Assign, ...],
     streams: Mapping[str, Start],
-    declared: Mapping[str, Coefficient | Mapping[str, Any]],
+    declared: Mapping[str, Declaration],
 ) -> Mapping[str, Coefficient]:
     """Every name that is neither stream nor local; one that says nothing must be declared."""
     written = {assign.target for assign in assigns}
@@ -78,17 +88,15 @@ def find_coefficients(
         if name.id not in declared and not implied(name.id):
             known = {*streams, *written, *declared}
             raise _error(
-                f"unknown name {name.id!r}{did_you_mean(name.id, known)}: neither assigned, nor "
-                "mu*, beta*, gamma*, delta*, nor declared under [coefficients] or [streams]",
+                f"unknown name {name.id!r}{did_you_mean(name.id, known)}: neither assigned, nor a "
+                "kind of mu, beta, gamma or delta, nor declared under [coefficients] or [streams]",
                 name.place,
             )
-        options = declared.get(name.id)
-        if options is not None and not isinstance(options, Coefficient | Mapping):
-            options = {"initial": options}  # type: ignore[unreachable]  # lam = 0.5 in TOML
-        specs[name.id] = resolve(name.id, options)
+        specs[name.id] = resolve(name.id, declared.get(name.id))
     for key in declared:
         if key not in specs:
-            raise RuleError(f"coefficient {key!r} is declared but never used as one")
+            reason = f"coefficient {key!r} is declared but never used as one"
+            raise RuleError(reason, declared=key)
     return MappingProxyType(specs)
 
 
@@ -107,8 +115,31 @@ def check(assigns: tuple[Assign, ...], streams: Mapping[str, Start]) -> None:
         if oracle not in called:
             last = assigns[-1].place
             raise _error(f"oracle {oracle} is never called: write {oracle}(...)", last)
+    _check_constants(assigns)
     _check_tensors(assigns, streams)
     _check_reach(steps, tuple(streams))
+
+
+def _check_constants(assigns: tuple[Assign, ...]) -> None:
+    """Arithmetic on plain numbers alone is done once here, so that it cannot fail later."""
+    constants: dict[str, float] = {}
+
+    def value(node: Expr) -> float | None:
+        parts = [value(child) for child in children(node)]
+        if isinstance(node, Name):
+            return constants.get(node.id)
+        if None in parts or (isinstance(node, Call) and node.function in ORACLES + NORMS):
+            return None
+        try:
+            return arithmetic(node, constants)
+        except (ArithmeticError, ValueError) as error:
+            raise _error(f"this has no value: {error}", node.place) from None
+
+    for assign in assigns:
+        result = value(assign.value)
+        constants.pop(assign.target, None)
+        if result is not None:
+            constants[assign.target] = result
 
 
 def _check_tensors(assigns: tuple[Assign, ...], streams: Mapping[str, Start]) -> None:

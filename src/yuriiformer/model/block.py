@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from yuriiformer.methods.interpreter import Observer, run_program
+from yuriiformer.methods.interpreter import LAYER_NORM_EPS, Observer, run_program
 from yuriiformer.methods.passes import Program
 from yuriiformer.model.coefficients import Coefficients
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
-from yuriiformer.model.layers import VelocityNorm
 from yuriiformer.model.oracles import OraclePair
 
 
@@ -26,22 +25,23 @@ class Block(nn.Module):
         self.attn = pair.attention(config)
         self.mlp = pair.mlp(config)
         norms = min(1, rule.norm_calls) if config.velocity_norm == "shared" else rule.norm_calls
-        self.velocity_norms = nn.ModuleList(VelocityNorm(config.d_model) for _ in range(norms))
+        self.velocity_norms = nn.ModuleList(
+            nn.LayerNorm(config.d_model, eps=LAYER_NORM_EPS, bias=False) for _ in range(norms)
+        )
         self.norm_of_call = tuple(i % norms for i in range(rule.norm_calls))
         self.coefficients = Coefficients(config, layer)
-        for name in self.dead_parameters():
-            self.get_parameter(name).requires_grad_(False)
 
     def forward(
         self, streams: dict[str, Tensor], context: Context, observer: Observer | None = None
     ) -> dict[str, Tensor]:
+        # Under autocast an oracle answers in bfloat16; the streams stay in their own precision.
         def attn(Y: Tensor, call: int) -> Tensor:
             answer: Tensor = self.attn(Y, Context(context.positions, call))
-            return answer
+            return answer.to(Y.dtype)
 
         def mlp(Y: Tensor, call: int) -> Tensor:
             answer: Tensor = self.mlp(Y, Context(context.positions, call))
-            return answer
+            return answer.to(Y.dtype)
 
         return run_program(
             self.program,

@@ -10,9 +10,11 @@ from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.loss import IGNORE
 
 
-def check_tokens(tokens: Tensor, targets: Tensor | None, config: ModelConfig) -> None:
-    """Token ids (batch, token) and, where given, targets of the same shape."""
-    _check_integers("tokens", tokens)
+def check_tokens(
+    tokens: Tensor, targets: Tensor | None, config: ModelConfig
+) -> tuple[Tensor, Tensor | None]:
+    """Token ids (batch, token) and, where given, targets of the same shape, as int64."""
+    tokens = _as_ids("tokens", tokens)
     if tokens.ndim != 2:
         shape = tuple(tokens.shape)
         raise InputError(f"tokens must be (batch, token), not of shape {shape}")
@@ -23,21 +25,28 @@ def check_tokens(tokens: Tensor, targets: Tensor | None, config: ModelConfig) ->
         )
     _check_range("token", tokens, config.vocab_size)
     if targets is not None:
-        _check_integers("targets", targets)
+        targets = _as_ids("targets", targets)
         if targets.shape != tokens.shape:
             shapes = f"{tuple(targets.shape)}, but tokens {tuple(tokens.shape)}"
             raise InputError(f"targets have shape {shapes}: one target a token")
         _check_range("target", targets, config.vocab_size, ignored=IGNORE)
+    return tokens, targets
 
 
-def _check_integers(what: str, ids: Tensor) -> None:
+def _as_ids(what: str, ids: object) -> Tensor:
+    """Any kind of integers (token files are uint16) as int64."""
+    if not isinstance(ids, Tensor):
+        kind = type(ids).__name__
+        raise InputError(f"{what} must be a tensor, not {kind}: use torch.as_tensor(...)")
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         raise InputError(f"{what} must be whole numbers, not {ids.dtype}: use {what}.long()")
+    return ids.long()
 
 
 def _check_range(what: str, ids: Tensor, vocab: int, ignored: int | None = None) -> None:
-    # Reading values would stall a GPU and cannot be compiled; there the kernels check.
-    if torch.compiler.is_compiling() or ids.device.type != "cpu":
+    # Reading values would stall a GPU and cannot be compiled; there the kernels check. A subclass
+    # (a fake tensor, say) may have no values to read.
+    if torch.compiler.is_compiling() or ids.device.type != "cpu" or type(ids) is not Tensor:
         return
     wrong = (ids < 0) | (ids >= vocab)
     if ignored is not None:

@@ -30,7 +30,8 @@ class Coefficients(nn.Module):
     """Called, it gives the block's coefficients by name, each within its range.
 
     A learned one is a parameter ``raw_<name>`` of at least one dimension (sharded training cannot
-    split a 0-dimensional one); a fixed one is a buffer that holds the value itself.
+    split a 0-dimensional one); a fixed one is a buffer that holds the value itself, and is saved
+    like a parameter, so that a model built on the meta device is whole after loading.
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
@@ -50,7 +51,7 @@ class Coefficients(nn.Module):
             if spec.learned:
                 self.register_parameter(f"raw_{name}", nn.Parameter(tensor))
             else:
-                self.register_buffer(f"raw_{name}", tensor, persistent=False)
+                self.register_buffer(f"raw_{name}", tensor)
 
     def forward(self) -> dict[str, Tensor]:
         return {name: self.read(name, spec) for name, spec in self.specs.items()}

@@ -1,4 +1,8 @@
-"""The configuration of a model: complete, checked when made, plain data when saved."""
+"""The configuration of a model: complete, plain data when saved.
+
+It is checked when it is made; what only the oracles or a coefficient's schedule can tell is
+checked when a model is built from it.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +64,8 @@ class ModelConfig:
                 f"d_model={self.d_model} is not divisible by n_head={self.n_head}: "
                 f"take n_head={best}, or d_model={self._multiple()}"
             )
+        if not isinstance(self.oracles, str):
+            raise ConfigError(f"oracles are named by text, not {self.oracles!r:.60}")
         if self.valid_vocab is not None and self.valid_vocab > self.vocab_size:
             raise ConfigError(
                 f"valid_vocab={self.valid_vocab} is more than vocab_size={self.vocab_size}"

@@ -1,8 +1,8 @@
 """A model as a folder: weights as safetensors, configuration with the rule's full text as JSON.
 
 Nothing in it is executed on loading. A model is found whole or not at all: the new folder is
-written aside and takes the old one's place at the end, and the weights' SHA-256 stands in the
-configuration, so a damaged, truncated or foreign file is told from a good one.
+written aside and takes the old one's place at the end. The JSON file holds the SHA-256 of the
+weights and of the configuration, so a damaged, truncated or foreign file is told from a good one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 import yuriiformer
 from yuriiformer.errors import ConfigError, ModelFileError, RuleError
@@ -25,34 +26,54 @@ from yuriiformer.model.model import YuriiFormer
 
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "model.json"
+KEYS = {"format", "config", "config_sha256", "weights_sha256"}
 
 
 def save_model(model: YuriiFormer, folder: str | Path) -> None:
     """Write a model's weights and configuration; an earlier model in the folder is replaced."""
-    folder = Path(folder)
+    model = _unwrap(model)
+    folder = Path(folder).resolve()  # so that a link stays a link
     if folder.exists() and (
         not folder.is_dir() or {p.name for p in folder.iterdir()} - {WEIGHTS, CONFIG}
     ):
         raise ModelFileError(f"{folder} holds other files: save a model to a folder of its own")
     part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
-    part.mkdir(parents=True)
     try:
-        tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-        save_file(tensors, part / WEIGHTS)
-        data = {
-            "format": FORMAT,
-            "yuriiformer": yuriiformer.__version__,
-            "config": model.config.to_dict(),
-            "sha256": _sha256(part / WEIGHTS),
-        }
-        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        (part / CONFIG).write_text(text, encoding="utf-8")
-        for path in (part / WEIGHTS, part / CONFIG):
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+        part.mkdir(parents=True)
+        _write(model, part)
         _replace(folder, part)
+    except OSError as error:
+        raise ModelFileError(f"{folder} cannot be written: {error}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _unwrap(model: nn.Module) -> YuriiFormer:
+    """The model inside torch.compile's or a data-parallel wrapper."""
+    while not isinstance(model, YuriiFormer):
+        inner = getattr(model, "_orig_mod", None) or getattr(model, "module", None)
+        if not isinstance(inner, nn.Module):
+            raise ModelFileError(f"only a YuriiFormer can be saved, not a {type(model).__name__}")
+        model = inner
+    return model
+
+
+def _write(model: YuriiFormer, folder: Path) -> None:
+    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    save_file(tensors, folder / WEIGHTS)
+    config = model.config.to_dict()
+    data = {
+        "format": FORMAT,
+        "yuriiformer": yuriiformer.__version__,
+        "config": config,
+        "config_sha256": _config_sha256(config),
+        "weights_sha256": _sha256(folder / WEIGHTS),
+    }
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    (folder / CONFIG).write_text(text, encoding="utf-8")
+    for path in (folder / WEIGHTS, folder / CONFIG):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def _replace(folder: Path, new: Path) -> None:
@@ -68,24 +89,21 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> Yur
     """The model that `save_model` wrote, with the dtypes it had."""
     folder = Path(folder)
     data = _read_config(folder)
-    try:
-        config = ModelConfig.from_dict(data["config"])
-    except (ConfigError, RuleError, TypeError) as error:
-        raise ModelFileError(f"{folder / CONFIG}: {error}") from None
-    if _sha256(folder / WEIGHTS) != data["sha256"]:
+    if _sha256(folder / WEIGHTS) != data["weights_sha256"]:
         raise ModelFileError(
             f"{folder / WEIGHTS} is damaged or not the file that {CONFIG} speaks of (its SHA-256 "
             "differs): save or copy the model again"
         )
     try:
+        model = YuriiFormer(ModelConfig.from_dict(data["config"]), seed=None)
+    except (ConfigError, RuleError, TypeError) as error:
+        raise ModelFileError(f"{folder / CONFIG}: {error}") from None
+    try:
         tensors = load_file(folder / WEIGHTS, device="cpu")
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelFileError(f"{folder / WEIGHTS} is not a safetensors file: {error}") from None
-    model = YuriiFormer(config, seed=None)
     _compare(folder, model.state_dict(), tensors)
-    model.to(tensors[next(iter(tensors))].dtype)  # fixed coefficients are not among the tensors
-    for name, parameter in model.named_parameters():
-        parameter.data = tensors[name]
+    model.load_state_dict(tensors, assign=True)
     return model.to(device)
 
 
@@ -116,7 +134,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is damaged: {error}") from None
-    if not isinstance(data, dict) or not {"format", "config", "sha256"} <= data.keys():
+    if not isinstance(data, dict) or not data.keys() >= KEYS:
         raise ModelFileError(f"{path} is not a model's configuration")
     if data["format"] != FORMAT:
         raise ModelFileError(
@@ -124,7 +142,18 @@ def _read_config(folder: Path) -> dict[str, Any]:
         )
     if not isinstance(data["config"], dict):
         raise ModelFileError(f"{path} is not a model's configuration")
+    if _config_sha256(data["config"]) != data["config_sha256"]:
+        raise ModelFileError(
+            f"{path} is damaged or was edited (the SHA-256 of its 'config' differs): save or copy "
+            "the model again"
+        )
     return data
+
+
+def _config_sha256(config: dict[str, Any]) -> str:
+    """Of the configuration's meaning: spaces and the order of keys do not matter."""
+    text = json.dumps(config, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-from yuriiformer.methods.interpreter import LAYER_NORM_EPS
+from torch import nn
 
 
 class Linear(nn.Linear):
@@ -29,17 +25,3 @@ class Table(nn.Embedding):
 
     def reset_parameters(self) -> None:
         """Nothing, as in `Linear`."""
-
-
-class VelocityNorm(nn.LayerNorm):
-    """LN_v: a LayerNorm with gain and no bias, in the precision of its input.
-
-    Autocast is off inside: on CPU it would return bfloat16 and so round the velocity stream.
-    """
-
-    def __init__(self, d_model: int) -> None:
-        super().__init__(d_model, eps=LAYER_NORM_EPS, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):
-            return F.layer_norm(x, self.normalized_shape, self.weight, None, self.eps)

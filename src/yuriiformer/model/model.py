@@ -58,6 +58,8 @@ class YuriiFormer(nn.Module):
             Block(config, pair, program, layer) for layer, program in enumerate(programs)
         )
         self.norm = pair.norm(config)
+        for name in self.dead_parameters():
+            self.get_parameter(name).requires_grad_(False)
         if seed is not None:
             initialize(self, seed)
 
@@ -69,7 +71,7 @@ class YuriiFormer(nn.Module):
         return main.tokens.weight
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor:
-        check_tokens(tokens, targets, self.config)
+        tokens, targets = check_tokens(tokens, targets, self.config)
         hidden = self.hidden(tokens)
         if targets is None:
             return F.linear(hidden, self.token_table)
@@ -122,7 +124,11 @@ class YuriiFormer(nn.Module):
 
     def dead_parameters(self) -> list[str]:
         """Parameters that can never reach the logits; they are frozen."""
-        return [
+        first = self.blocks[0]
+        assert isinstance(first, Block)
+        unread = [stream for stream in self.streams if stream not in first.program.inputs]
+        starts = tuple(f"starts.{stream}_0." for stream in unread if stream != "X")
+        return [name for name, _ in self.named_parameters() if name.startswith(starts)] + [
             f"blocks.{layer}.{name}"
             for layer, block in enumerate(self.blocks)
             if isinstance(block, Block)

@@ -11,7 +11,7 @@ from matplotlib.patches import Circle, FancyBboxPatch
 
 from yuriiformer.errors import YuriiError
 from yuriiformer.methods.rule import Rule
-from yuriiformer.render.layout import Arrow, Box, Diagram, Mark, lay_out
+from yuriiformer.render.layout import Arrow, Box, Diagram, Mark, lay_out, oracle_of
 
 FORMATS = (".svg", ".png", ".pdf")
 SPACING = 1.35  # between lanes
@@ -40,7 +40,10 @@ def draw_rule(rule: Rule, path: str | Path) -> Path:
         figure = draw(lay_out(rule))
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         kind = path.suffix.lower()
-        figure.savefig(path, dpi=200, bbox_inches="tight", metadata=metadata.get(kind))
+        try:
+            figure.savefig(path, dpi=200, bbox_inches="tight", metadata=metadata.get(kind))
+        except OSError as error:
+            raise YuriiError(f"{str(path)!r} cannot be written: {error}") from None
     return path
 
 
@@ -76,7 +79,7 @@ class _Painter:
         self.axes.set_aspect("equal")
         self.axes.axis("off")
         middle = 0.5 * (self.x["X"] + max(self.x.values()))
-        title = diagram.title.replace("LN_v", r"$\mathrm{LN}_v$")
+        title = diagram.title.replace("$", r"\$").replace("LN_v", r"$\mathrm{LN}_v$")
         self.axes.text(middle, -0.55, title, ha="center", fontsize=12, color=INK)
 
     def width(self, lane: str) -> float:
@@ -84,7 +87,7 @@ class _Painter:
         return max((_box_width(box) for box in self.boxes if box.lane == lane), default=0.0)
 
     def colour(self, lane: str) -> str:
-        if lane in ("attn", "mlp") or lane.startswith("op"):
+        if oracle_of(lane) or lane.startswith("op#"):
             return INK
         return STREAM_COLOURS.get(lane, OTHER_STREAM)
 
@@ -156,7 +159,7 @@ class _Painter:
                            color=self.colour(mark.lane), zorder=8)  # fmt: skip
 
     def small_box(self, x: float, y: float, label: str, colour: str) -> None:
-        width = 0.34 + 0.06 * max(0, _length(label) - 2)
+        width = 0.34 + 0.085 * max(0, _length(label) - 2)
         self.rounded(x - 0.5 * width, y - 0.19, width, 0.38, colour)
         self.axes.text(x, y, _math(label), ha="center", va="center", fontsize=10, zorder=8)
 

@@ -61,12 +61,17 @@ class Symbol:
         return result + (f"_{{{','.join(below)}}}" if below else "")
 
 
-def coefficient_symbol(name: str) -> Symbol:
-    """``mu_half`` is μ at t+½, ``beta2`` is β₂ at t, ``lam_slow`` is λ_slow at t."""
-    half = name.endswith("_half")
-    match = re.fullmatch(r"([A-Za-z]+)(\d*)_?(\w*)", name.removesuffix("_half"))
+def named_symbol(name: str, time: str, stars: int = 0) -> Symbol:
+    """``beta2`` is β₂, ``G_prev`` is G with the word prev: letters, number, word."""
+    match = re.fullmatch(r"([A-Za-z]+)(\d*)_?(\w*)", name)
     base, number, word = match.groups() if match else (name, "", "")
-    return Symbol(base, number, word, "t+½" if half else "t")
+    return Symbol(base, number, word, time, stars)
+
+
+def coefficient_symbol(name: str) -> Symbol:
+    """``mu_half`` is μ at t+½, every other coefficient stands at t."""
+    half = name.endswith("_half")
+    return named_symbol(name.removesuffix("_half"), "t+½" if half else "t")
 
 
 @dataclass
@@ -82,9 +87,15 @@ class Indices:
     def read(self, name: str) -> Symbol:
         if name in self.rule.specs:
             return coefficient_symbol(name)
+        if "[" in name:  # an oracle's answer
+            return Symbol({"attn": "Attn", "mlp": "MLP"}[name.partition("[")[0]])
         if name not in self.total:
-            return Symbol(name)  # a stream that never changes has no index
+            return named_symbol(name, "")  # a stream that never changes has no index
         return self._symbol(name, self.written[name])
+
+    def preview(self, name: str) -> Symbol:
+        """What the name will be after its next write."""
+        return self._symbol(name, self.written[name] + 1)
 
     def write(self, name: str) -> Symbol:
         self.written[name] += 1
@@ -92,10 +103,10 @@ class Indices:
 
     def _symbol(self, name: str, writes: int) -> Symbol:
         if writes == 0:
-            return Symbol(name, time="t")
+            return named_symbol(name, "t")
         if name in self.rule.streams and writes == self.total[name]:
-            return Symbol(name, time="t+1")
-        return Symbol(name, time="t+½", stars=writes - 1)
+            return named_symbol(name, "t+1")
+        return named_symbol(name, "t+½", stars=writes - 1)
 
 
 class Writer:
@@ -146,7 +157,7 @@ class Writer:
         return f"({text})"
 
     def number(self, value: float) -> str:
-        return FRACTIONS[value][0] if value in FRACTIONS else f"{value:g}"
+        return FRACTIONS[value][0] if value in FRACTIONS else f"{value:.12g}"
 
     def symbol(self, symbol: Symbol) -> str:
         return symbol.unicode()
@@ -172,7 +183,7 @@ class LatexWriter(Writer):
     def number(self, value: float) -> str:
         if value in FRACTIONS:
             return FRACTIONS[value][1]
-        mantissa, _, exponent = f"{value:g}".partition("e")
+        mantissa, _, exponent = f"{value:.12g}".partition("e")
         return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
 
     def symbol(self, symbol: Symbol) -> str:

@@ -13,8 +13,9 @@ from typing import Literal
 from yuriiformer.methods.parse import NORMS, ORACLES
 from yuriiformer.methods.passes import Query, Step
 from yuriiformer.methods.rule import Rule
-from yuriiformer.methods.tree import Assign, Binary, Call, Expr, Name, Negate, Number, names
+from yuriiformer.methods.tree import Expr, Name, names
 from yuriiformer.render.equations import Indices, LatexWriter
+from yuriiformer.render.terms import Splitter, Term, function_label, peel, sum_of_gains
 
 BoxKind = Literal["attn", "mlp", "norm", "unit", "function"]
 
@@ -73,59 +74,95 @@ class Diagram:
     marks: list[Mark] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Term:
-    """A summand: ``gain`` (LaTeX, may be empty) times ``atom``."""
-
-    gain: str
-    atom: Expr
-
-
 def lay_out(rule: Rule) -> Diagram:
     """The diagram of one block."""
     builder = _Builder(rule)
-    for step in rule.steps:
-        builder.step(step)
+    for number, step in enumerate(rule.steps):
+        builder.step(step, rule.steps[number:])
     return builder.finish()
 
 
-def _lanes(rule: Rule) -> list[str]:
+def oracle_of(lane: str) -> str | None:
+    """The oracle a lane belongs to; one with two answers pending has a second lane ``attn#1``."""
+    oracle = lane.partition("#")[0]
+    return oracle if oracle in ORACLES else None
+
+
+def _reads(step: Step) -> set[str]:
+    return {name.id for name in names(step.value)}
+
+
+def _lanes(rule: Rule, scalars: set[str]) -> list[str]:
     """X, points at which oracles are asked, oracles, other locals, other streams."""
+    drawn = [local for local in rule.locals if local not in scalars]
     points = []
-    for local in rule.locals:
-        readers = [s for s in rule.steps if local in {n.id for n in names(s.value)}]
-        if all(isinstance(s, Query) and s.argument == Name(local) for s in readers):
+    for local in drawn:
+        readers = [step for step in rule.steps if local in _reads(step)]
+        if all(isinstance(step, Query) and step.argument == Name(local) for step in readers):
             points.append(local)
-    others = [local for local in rule.locals if local not in points]
+    others = [local for local in drawn if local not in points]
     return ["X", *points, *ORACLES, *others, *(s for s in rule.streams if s != "X")]
+
+
+def _scalar_locals(rule: Rule) -> set[str]:
+    """Locals that hold arithmetic on coefficients alone: they scale, but do not flow."""
+    scalars = set(rule.specs)
+    for assign in rule.assigns:
+        if all(name.id in scalars for name in names(assign.value)):
+            scalars.add(assign.target)
+    flowing = {
+        assign.target
+        for assign in rule.assigns
+        if any(name.id not in scalars for name in names(assign.value))
+    }
+    return scalars - set(rule.specs) - flowing
 
 
 class _Builder:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        self.diagram = Diagram(rule.label, _lanes(rule))
+        self.scalars = _scalar_locals(rule)
+        self.diagram = Diagram(rule.label, _lanes(rule, self.scalars))
         self.indices = Indices(rule)
         self.writer = LatexWriter(self.indices)
+        self.splitter = Splitter(self.writer, self.is_tensor)
         self.row = 1.0
+        self.answers: dict[str, str] = {}  # an oracle's answer -> the lane it stands in
         self.top: dict[str, float] = {}  # lanes with a value on them: where its wire begins
         self.last: dict[str, float] = {}  # ... and where it was last read
         for stream in rule.streams:
             self.name_mark(stream, 0.0)
             self.top[stream], self.last[stream] = 0.35, 0.35
 
-    def step(self, step: Step) -> None:
+    def step(self, step: Step, from_here: tuple[Step, ...]) -> None:
+        """Draw one step; ``from_here`` is what is still to come, this step included."""
         if isinstance(step, Query):
-            self.cut(step.oracle)
-            self.value(step.oracle, step.argument)
+            lane = self.free_lane(step.oracle, from_here)
+            self.cut(lane)
+            self.value(lane, step.argument)
+            self.answers[step.target] = lane
             label = {"attn": "Attn", "mlp": "MLP"}[step.oracle]
-            self.box(step.oracle, label, "attn" if step.oracle == "attn" else "mlp", 1.15)
-        else:
-            assert isinstance(step, Assign)
+            self.box(lane, label, "attn" if step.oracle == "attn" else "mlp", 1.15)
+            return
+        symbol = self.indices.preview(step.target)
+        if step.target not in self.scalars:
             self.value(step.target, step.value)
-            symbol = self.indices.write(step.target)
             if step.target in self.rule.locals:
                 beside = self.last[step.target] + 0.27
                 self.diagram.marks.append(Mark(step.target, beside, "tag", symbol.latex()))
+        self.indices.write(step.target)
+
+    def free_lane(self, oracle: str, from_here: tuple[Step, ...]) -> str:
+        """The oracle's lane, or another beside it while an answer there is still to be read."""
+        pending = set().union(*(_reads(step) for step in from_here))
+        taken = {lane for answer, lane in self.answers.items() if answer in pending}
+        number, lane = 0, oracle
+        while lane in taken:
+            number += 1
+            lane = f"{oracle}#{number}"
+        if lane not in self.diagram.lanes:
+            self.diagram.lanes.insert(self.column(oracle) + number, lane)
+        return lane
 
     def finish(self) -> Diagram:
         end = self.row + 0.1
@@ -139,15 +176,14 @@ class _Builder:
 
     def value(self, lane: str, expr: Expr) -> None:
         """Bring the value of an expression onto a lane, ending at the current row."""
-        wrappers, inner = _peel(expr)
-        own = Name(lane)
-        terms = self.terms(inner)
-        mine = [term for term in terms if term.atom == own and lane in self.top]
+        wrappers, inner = peel(expr)
+        terms = self.splitter.terms(inner)
+        mine = [term for term in terms if term.atom == Name(lane) and lane in self.top]
         others = [term for term in terms if term not in mine]
-        sources = [self.source(term) for term in others]  # may draw boxes, so before the cut
+        sources = [self.source(term, lane) for term in others]  # may draw boxes: before the cut
         if not mine:
             self.cut(lane)
-        elif gain := " + ".join(term.gain for term in mine if term.gain):
+        elif gain := sum_of_gains(mine):
             self.diagram.marks.append(Mark(lane, self.row, "gain", gain))
             self.row += 0.55
         arrivals = list(zip(others, sources, strict=True))
@@ -164,7 +200,7 @@ class _Builder:
             self.row += 0.85
         for function in wrappers:
             kind: BoxKind = function if function in NORMS else "function"  # type: ignore[assignment]
-            self.box(lane, _function_label(function), kind, 0.5)
+            self.box(lane, function_label(function), kind, 0.5)
 
     def first_two(
         self, lane: str, arrivals: list[tuple[Term, tuple[str, str]]]
@@ -182,23 +218,19 @@ class _Builder:
         self.row += 0.85
         return [a for a in arrivals if a is not left and a is not right]
 
-    def source(self, term: Term) -> tuple[str, str]:
+    def source(self, term: Term, target: str) -> tuple[str, str]:
         """The lane a term is read from, and what it goes through on its way."""
-        atom = term.atom
-        if isinstance(atom, Name):
-            return self.lane_of(atom.id), ""
-        if (
-            isinstance(atom, Call)
-            and isinstance(atom.arguments[0], Name)
-            and len(atom.arguments) == 1
-        ):
-            return self.lane_of(atom.arguments[0].id), _function_label(atom.function)
-        return self.operation(atom), ""
+        wrappers, inner = peel(term.atom)
+        if isinstance(inner, Name) and self.is_tensor(inner) and len(wrappers) <= 1:
+            lane = self.lane_of(inner.id)
+            if lane != target:
+                return lane, function_label(wrappers[0]) if wrappers else ""
+        return self.operation(term.atom), ""
 
     def operation(self, atom: Expr) -> str:
         """A formula that is no sum: a box in a lane of its own, with an arrow for each name."""
         inputs = list(dict.fromkeys(self.lane_of(n.id) for n in names(atom) if self.is_tensor(n)))
-        lane = f"op{sum(name.startswith('op') for name in self.diagram.lanes)}"
+        lane = f"op#{sum(name.startswith('op#') for name in self.diagram.lanes)}"
         self.diagram.lanes.append(lane)
         height = 0.6 * max(1, len(inputs))
         self.diagram.boxes.append(Box(lane, self.row, height, self.writer.write(atom), "function"))
@@ -209,36 +241,11 @@ class _Builder:
         self.row += 0.45
         return lane
 
-    def terms(self, node: Expr, gain: str = "", sign: int = 1) -> list[Term]:
-        """A sum as its summands; scalar factors, also of whole sums, become gains."""
-        if isinstance(node, Negate):
-            return self.terms(node.operand, gain, -sign)
-        if isinstance(node, Binary) and node.op in "+-":
-            flip = sign if node.op == "+" else -sign
-            return self.terms(node.left, gain, sign) + self.terms(node.right, gain, flip)
-        if isinstance(node, Binary) and node.op == "*":
-            for scalar, rest in ((node.left, node.right), (node.right, node.left)):
-                if not any(self.is_tensor(name) for name in names(scalar)):
-                    factor = self.factor(scalar)
-                    return self.terms(rest, f"{gain} {factor}".strip(), sign)
-        if isinstance(node, Binary) and node.op == "/":
-            if not any(self.is_tensor(name) for name in names(node.right)):
-                factor = rf"\frac{{1}}{{{self.writer.write(node.right)}}}"
-                return self.terms(node.left, f"{gain} {factor}".strip(), sign)
-        return [Term(f"-{gain}" if sign < 0 else gain, node)]
-
-    def factor(self, scalar: Expr) -> str:
-        text = self.writer.write(scalar)
-        whole = isinstance(scalar, Name | Number | Call) or (
-            isinstance(scalar, Binary) and scalar.op in "*/"
-        )
-        return text if whole else self.writer.group(text)
-
     def is_tensor(self, name: Name) -> bool:
-        return name.id not in self.rule.specs
+        return name.id not in self.rule.specs and name.id not in self.scalars
 
     def lane_of(self, name: str) -> str:
-        return name.partition("[")[0]  # an oracle's answer attn[0] stands in the oracle's lane
+        return self.answers.get(name, name)
 
     def column(self, lane: str) -> int:
         return self.diagram.lanes.index(lane)
@@ -265,17 +272,3 @@ class _Builder:
     def name_mark(self, stream: str, row: float) -> None:
         label = self.indices.read(stream).latex()
         self.diagram.marks.append(Mark(stream, row, "name", label))
-
-
-def _function_label(function: str) -> str:
-    known = {"norm": r"\mathrm{LN}_v", "unit": r"\mathrm{LN}", "square": "(\\cdot)^2"}
-    return known.get(function, rf"\mathrm{{{function}}}")
-
-
-def _peel(expr: Expr) -> tuple[list[str], Expr]:
-    """Functions of one argument around an expression, innermost first, and what is inside."""
-    wrappers: list[str] = []
-    while isinstance(expr, Call) and len(expr.arguments) == 1:
-        wrappers.insert(0, expr.function)
-        expr = expr.arguments[0]
-    return wrappers, expr

@@ -41,13 +41,14 @@ def summary_rows(rules: Iterable[Rule]) -> Iterator[dict[str, str]]:
     for rule in rules:
         calls = rule.oracle_calls
         streams = [s if start == "tables" else f"{s}={start}" for s, start in rule.streams.items()]
-        fixed = all(not spec.learned for spec in rule.specs.values())
+        fixed = [name for name, spec in rule.specs.items() if not spec.learned]
+        which = "" if len(fixed) == len(rule.specs) else f": {' '.join(fixed)}"
         names = " ".join(rule.coefficients) or "–"
         yield {
             "rule": rule.name,
             "label": rule.label,
             "attn + mlp": f"{calls['attn']} + {calls['mlp']}",
-            "coefficients": f"{names} (fixed)" if rule.specs and fixed else names,
+            "coefficients": f"{names} (fixed{which})" if fixed else names,
             "streams": " ".join(streams),
             "extra": human_count(extra_small(rule).total),
         }
@@ -76,7 +77,7 @@ def full_text(rule: Rule) -> str:
 
 def _coefficient_line(name: str, spec: Coefficient) -> str:
     ranges = {"unit": "in (0, 1)", "positive": "> 0", "real": "any number"}
-    start = spec.initial if isinstance(spec.initial, str) else f"{spec.initial:g}"
+    start = spec.initial if isinstance(spec.initial, str) else f"{spec.initial:.12g}"
     kind = "learned, starts at" if spec.learned else "fixed at"
     shape = "" if spec.shape == "scalar" else f", one for each {spec.shape}"
     return f"  {name}: {ranges[spec.range]}, {kind} {start}{shape}"

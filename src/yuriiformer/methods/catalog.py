@@ -7,18 +7,37 @@ how many refinements) are composed from that pattern, so what they share is writ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 
 from yuriiformer.errors import UnknownRuleError, did_you_mean
 from yuriiformer.methods.rule import Rule
 
-NESTEROV_LIE_TROTTER = """
-    V = norm(beta * V + gamma * attn(X + mu * V))
-    X = X + V
-    V = norm(beta_half * V + gamma_half * mlp(X + mu_half * V))
-    X = X + V
-"""
+
+class Catalog(Mapping[str, Rule]):
+    """Rules by name, in order; an unknown name is answered with the nearest ones."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules = {rule.name: rule for rule in rules}
+
+    def __getitem__(self, name: str) -> Rule:
+        try:
+            return self._rules[name]
+        except KeyError:
+            hint = did_you_mean(str(name), self._rules) or "; 'yurii rules' lists all"
+            raise UnknownRuleError(f"unknown rule {name!r}{hint}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __repr__(self) -> str:
+        return f"Catalog({', '.join(self._rules)})"
+
 
 UNCLEAR = (
     "The paper prints IMEX results under the labels AMA and MAM without saying which order each "
@@ -57,9 +76,9 @@ def _verlet(outer: str, inner: str) -> Rule:
     return Rule(f"verlet-{letters.lower()}", equations, label=f"PRK-Verlet ({letters})")
 
 
-def _paper() -> Iterator[Rule]:
-    yield Rule("gd-euler", "X = X + attn(X) + mlp(X)", label="GD+Euler")
-    yield Rule(
+PAPER = (
+    Rule("gd-euler", "X = X + attn(X) + mlp(X)", label="GD+Euler"),
+    Rule(
         "gd-lie-trotter",
         """
         X = X + attn(X)
@@ -67,16 +86,16 @@ def _paper() -> Iterator[Rule]:
         """,
         label="GD+Lie–Trotter",
         note="The block of GPT-2 and nanoGPT.",
-    )
-    yield Rule(
+    ),
+    Rule(
         "polyak-euler",
         """
         V = norm(beta * V + gamma * (attn(X) + mlp(X)))
         X = X + V
         """,
         label="Polyak+Euler",
-    )
-    yield Rule(
+    ),
+    Rule(
         "polyak-lie-trotter",
         """
         V = norm(beta * V + gamma * attn(X))
@@ -85,8 +104,8 @@ def _paper() -> Iterator[Rule]:
         X = X + V
         """,
         label="Polyak+Lie–Trotter",
-    )
-    yield Rule(
+    ),
+    Rule(
         "nesterov-euler",
         """
         Y = X + mu * V
@@ -94,14 +113,19 @@ def _paper() -> Iterator[Rule]:
         X = X + V
         """,
         label="Nesterov+Euler",
-    )
-    yield Rule(
+    ),
+    Rule(
         "nesterov-lie-trotter",
-        NESTEROV_LIE_TROTTER,
+        """
+        V = norm(beta * V + gamma * attn(X + mu * V))
+        X = X + V
+        V = norm(beta_half * V + gamma_half * mlp(X + mu_half * V))
+        X = X + V
+        """,
         label="Nesterov+Lie–Trotter",
         note="The paper's YuriiFormer.",
-    )
-    yield Rule(
+    ),
+    Rule(
         "hamiltonian",
         """
         V = norm(beta * V - gamma * attn(X + mu * V))
@@ -111,45 +135,52 @@ def _paper() -> Iterator[Rule]:
         label="Hamiltonian (symplectic Euler)",
         note="The last block's MLP kick never reaches the logits: it is skipped, and the "
         "parameters that only it uses are frozen.",
-    )
-    for refinements in (1, 2):
-        for normalized in (False, True):
-            yield _imex("attn", "mlp", refinements, normalized=normalized)
-            yield _imex("mlp", "attn", refinements, normalized=normalized)
-    yield _verlet("attn", "mlp")
-    yield _verlet("mlp", "attn")
+    ),
+    *(
+        _imex(*order, refinements, normalized=normalized)
+        for refinements in (1, 2)
+        for normalized in (False, True)
+        for order in (("attn", "mlp"), ("mlp", "attn"))
+    ),
+    _verlet("attn", "mlp"),
+    _verlet("mlp", "attn"),
+)
 
+INJECT = "X = X + lam * unit(E)\n"
+LAM = {"lam": {"range": "positive", "initial": 1.0}}
+FIRST = {"initial": "2 * t / (2 * t + 3)", "learned": False}
+SECOND = {"initial": "(2 * t + 1) / (2 * t + 4)", "learned": False}
 
-def _controls(paper: Mapping[str, Rule]) -> Iterator[Rule]:
-    """What a sceptic asks for: is it the momentum, or the extra table, or the normalisation?"""
-    lam = {"lam": {"range": "positive", "initial": 1.0}}
-    inject = "X = X + lam * unit(E)\n"
-    gradient_descent, nesterov = paper["gd-lie-trotter"], paper["nesterov-lie-trotter"]
-    yield Rule(
+paper = Catalog(PAPER)
+_gradient_descent, _nesterov = paper["gd-lie-trotter"], paper["nesterov-lie-trotter"]
+
+# What a sceptic asks for: is it the momentum, or the extra table, or the normalisation?
+CONTROLS = (
+    Rule(
         "gd-table",
-        inject + gradient_descent.equations,
+        INJECT + _gradient_descent.equations,
         label="GD+Lie–Trotter, second table",
         streams={"E": "tables"},
-        coefficients=lam,
+        coefficients=LAM,
         note="No momentum, but the parameters of one: a second table, added in every block.",
-    )
-    yield Rule(
+    ),
+    Rule(
         "nesterov-table",
-        inject + nesterov.equations,
+        INJECT + _nesterov.equations,
         label="Nesterov+Lie–Trotter, second table",
         streams={"E": "tables"},
-        coefficients=lam,
+        coefficients=LAM,
         note="Momentum and the second table of gd-table together.",
-    )
-    yield Rule(
+    ),
+    Rule(
         "gd-tied",
-        inject + gradient_descent.equations,
+        INJECT + _gradient_descent.equations,
         label="GD+Lie–Trotter, tied injection",
         streams={"E": "tied"},
-        coefficients=lam,
+        coefficients=LAM,
         note="As gd-table, but what is added in every block is the main embedding: no parameters.",
-    )
-    yield Rule(
+    ),
+    Rule(
         "gd-normalized",
         """
         X = X + norm(attn(X))
@@ -157,52 +188,24 @@ def _controls(paper: Mapping[str, Rule]) -> Iterator[Rule]:
         """,
         label="GD+Lie–Trotter, LN_v",
         note="No momentum, but each oracle's answer goes through LN_v.",
-    )
-    yield nesterov.vary(
+    ),
+    _nesterov.vary(
         name="nesterov-fixed",
         label="Nesterov+Lie–Trotter, fixed",
-        coefficients={name: {"learned": False} for name in nesterov.coefficients},
+        coefficients={name: {"learned": False} for name in _nesterov.coefficients},
         note="All coefficients stay where they start.",
-    )
-    first = {"initial": "2 * t / (2 * t + 3)", "learned": False}
-    second = {"initial": "(2 * t + 1) / (2 * t + 4)", "learned": False}
-    yield nesterov.vary(
+    ),
+    _nesterov.vary(
         name="nesterov-classical",
         label="Nesterov+Lie–Trotter, classical",
         streams={"V": "zero"},
-        coefficients={"mu": first, "beta": first, "mu_half": second, "beta_half": second},
+        coefficients={"mu": FIRST, "beta": FIRST, "mu_half": SECOND, "beta_half": SECOND},
         note="From rest, with mu = beta = k/(k+3) at the k-th velocity update, as in Nesterov's "
         "method for convex functions; the step sizes are learned. (As mu = beta = 0 at first, "
         "another start of V would never be seen.)",
-    )
+    ),
+)
 
 
-class Catalog(Mapping[str, Rule]):
-    """Rules by name, in order; an unknown name is answered with the nearest ones."""
-
-    def __init__(self, rules: Iterator[Rule]) -> None:
-        self._rules = {rule.name: rule for rule in rules}
-
-    def __getitem__(self, name: str) -> Rule:
-        try:
-            return self._rules[name]
-        except KeyError:
-            hint = did_you_mean(str(name), self._rules) or "; 'yurii rules' lists all"
-            raise UnknownRuleError(f"unknown rule {name!r}{hint}") from None
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._rules
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rules)
-
-    def __len__(self) -> int:
-        return len(self._rules)
-
-    def __repr__(self) -> str:
-        return f"Catalog({', '.join(self._rules)})"
-
-
-paper = Catalog(_paper())
-controls = Catalog(_controls(paper))
-rules = Catalog(chain(paper.values(), controls.values()))
+controls = Catalog(CONTROLS)
+rules = Catalog(PAPER + CONTROLS)

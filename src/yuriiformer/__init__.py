@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from yuriiformer.data.order import BatchOrder as BatchOrder
+    from yuriiformer.data.store import TokenStore as TokenStore
+    from yuriiformer.data.tokenizers import gpt2_tokenizer as gpt2_tokenizer
     from yuriiformer.errors import YuriiError as YuriiError
     from yuriiformer.methods.catalog import rules as rules
     from yuriiformer.methods.coefficients import Coefficient as Coefficient
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "data.order": ("BatchOrder",),
+    "data.store": ("TokenStore",),
+    "data.tokenizers": ("gpt2_tokenizer",),
     "errors": ("YuriiError",),
     "methods.catalog": ("rules",),
     "methods.coefficients": ("Coefficient",),

@@ -59,6 +59,10 @@ class InputError(YuriiError):
     """Tensors that do not fit the model or rule they are given to."""
 
 
+class DataError(YuriiError):
+    """Text, tokens or a prepared corpus that cannot be used."""
+
+
 class ModelFileError(YuriiError):
     """A saved model that is missing, damaged or foreign."""
 

@@ -14,6 +14,8 @@ from yuriiformer import __version__
 from yuriiformer.errors import YuriiError, did_you_mean
 
 COMMANDS = {
+    "prepare": "turn text into token files: TinyStories, OpenWebText, your own, generated tales",
+    "data": "look at a prepared corpus",
     "rules": "list the update rules, show one's equations, draw its block",
 }
 
@@ -69,6 +71,6 @@ def _run(arguments: list[str]) -> int:
             raise
         raise YuriiError(
             f"'yurii {command}' needs the package {error.name!r}: "
-            "pip install 'yuriiformer[cli,report]'"
+            "pip install 'yuriiformer[cli,data,report]'"
         ) from None
     return 0

@@ -1,0 +1,219 @@
+"""``yurii prepare``: text in, token files out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from yuriiformer.cli.parsing import parse_command
+from yuriiformer.data.hub import Hub, find_revision
+from yuriiformer.data.partial import Progress
+from yuriiformer.data.prepare import Report, Settings, prepare
+from yuriiformer.data.sources import Files, Parts, Source, Tales, find_files
+from yuriiformer.errors import DataError
+
+TINYSTORIES, OPENWEBTEXT = "roneneldan/TinyStories", "Skylion007/openwebtext"
+
+From = Annotated[
+    tuple[Path, ...],
+    tyro.conf.arg(name="from", metavar="PATH", help="files you downloaded, instead of the hub"),
+]
+
+
+@dataclass
+class Common:
+    """Options of every source."""
+
+    out: Path
+    """Folder to write; it must not exist."""
+    tokenizer: str = "gpt2"
+    """gpt2, bytes, or bpe:N: a byte-level BPE of N tokens trained on this text."""
+    seed: int = 0
+    """Decides which documents are validation."""
+    workers: int = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    """Processes; the result does not depend on it."""
+    end_mark: Literal["after", "between"] = "after"
+    """An end-of-text token after every document, or only between documents."""
+    strict: bool = False
+    """Stop at text that is not valid UTF-8, instead of replacing and counting it."""
+    restart: bool = False
+    """Throw away an unfinished preparation of this folder and begin anew."""
+
+    def settings(self, val_fraction: float, column: str = "text") -> Settings:
+        return Settings(self.tokenizer, self.seed, val_fraction, self.end_mark, column, self.strict)
+
+
+def tinystories(
+    common: tyro.conf.OmitArgPrefixes[Common],
+    from_: From = (),
+    val_from: tuple[Path, ...] = (),
+    split: Literal["hash", "official"] = "hash",
+    val_fraction: float = 0.005,
+    column: str = "text",
+    drop_cut_ends: bool = False,
+    revision: str | None = None,
+) -> None:
+    """Prepare TinyStories, from the hub or from files.
+
+    Args:
+        val_from: with --split official and --from: files of the official validation split.
+        split: hold out stories by hash (as the paper's counts suggest), or the official split.
+        val_fraction: share of stories held out by hash.
+        column: where the text stands in .jsonl and .parquet files.
+        drop_cut_ends: leave out the first and last story of a .txt file cut from a larger one.
+        revision: of the hub's dataset; the newest if not given.
+    """
+    official = split == "official"
+    if official and bool(from_) != bool(val_from):
+        raise DataError("--split official with files needs both --from and --val-from")
+    source: Source
+    if from_ and official:
+        train = Files(tuple(find_files(from_)), column, drop_cut_ends, "train")
+        val = Files(tuple(find_files(val_from)), column, drop_cut_ends, "val")
+        source = Parts((train, val))
+    elif from_:
+        source = Files(tuple(find_files(from_)), column, drop_cut_ends)
+    else:
+        splits = ("train", "validation") if official else ("train",)
+        source = Hub(TINYSTORIES, splits, find_revision(TINYSTORIES, revision), column, official)
+    _prepare(source, common, common.settings(val_fraction, column))
+
+
+def openwebtext(
+    common: tyro.conf.OmitArgPrefixes[Common],
+    from_: From = (),
+    val_fraction: float = 0.05,
+    column: str = "text",
+    revision: str | None = None,
+) -> None:
+    """Prepare OpenWebText, from the hub or from files.
+
+    Args:
+        val_fraction: share of documents held out by hash.
+        column: where the text stands in .jsonl and .parquet files.
+        revision: of the hub's dataset; the newest if not given.
+    """
+    source: Source
+    if from_:
+        source = Files(tuple(find_files(from_)), column)
+    else:
+        source = Hub(OPENWEBTEXT, ("train",), find_revision(OPENWEBTEXT, revision), column)
+    _prepare(source, common, common.settings(val_fraction, column))
+
+
+def text(
+    paths: tyro.conf.Positional[tuple[Path, ...]],
+    common: tyro.conf.OmitArgPrefixes[Common],
+    val_fraction: float = 0.05,
+    column: str = "text",
+    drop_cut_ends: bool = False,
+) -> None:
+    """Prepare your own text: .txt, .jsonl, .parquet (also .gz and .zst), or folders of them.
+
+    Args:
+        paths: files and folders. A .txt file is parted into documents at <|endoftext|>, or is one.
+        val_fraction: share of documents held out by hash.
+        column: where the text stands in .jsonl and .parquet files.
+        drop_cut_ends: leave out the first and last document of a .txt file cut from a larger one.
+    """
+    if not paths:
+        raise DataError("name at least one file or folder: yurii prepare text PATH --out FOLDER")
+    source = Files(tuple(find_files(paths)), column, drop_cut_ends)
+    _prepare(source, common, common.settings(val_fraction, column))
+
+
+def tales(
+    common: tyro.conf.OmitArgPrefixes[Common], stories: int = 20_000, val_fraction: float = 0.05
+) -> None:
+    """Prepare generated children's stories: needs no network and no files.
+
+    Args:
+        stories: how many.
+        val_fraction: share of stories held out by hash.
+    """
+    if stories < 1:
+        raise DataError(f"--stories must be at least 1, not {stories}")
+    _prepare(Tales(stories, common.seed), common, common.settings(val_fraction))
+
+
+def _prepare(source: Source, common: Common, settings: Settings) -> None:
+    try:
+        with _reporting() as report:
+            meta = prepare(
+                source,
+                common.out,
+                settings,
+                workers=common.workers,
+                restart=common.restart,
+                report=report,
+            )
+    except KeyboardInterrupt:
+        raise DataError("interrupted; the same command goes on where it was") from None
+    for split, known in meta["splits"].items():
+        print(f"{split}: {known['documents']:,} documents, {known['tokens']:,} tokens")
+    for what in ("empty_documents", "invalid_utf8_documents"):
+        if meta[what]:
+            print(f"{what.replace('_', ' ')}: {meta[what]:,}")
+    if not meta["splits"]["val"]["documents"]:
+        print("note: no document fell into the validation split; a larger --val-fraction gives one")
+    print(f"wrote {common.out}")
+
+
+@contextmanager
+def _reporting() -> Iterator[Report]:
+    """A progress bar on a terminal, a line every few seconds elsewhere."""
+    start = time.monotonic()
+    if sys.stderr.isatty():
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+        from rich.progress import Progress as Bar  # noqa: PLC0415
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("preparing", total=None)
+
+            def show(progress: Progress, done: int, total: int | None) -> None:
+                bar.update(task, completed=done, total=total, description=_rates(progress, start))
+
+            yield show
+        return
+    said = [start]
+
+    def line(progress: Progress, done: int, total: int | None) -> None:
+        if time.monotonic() - said[0] >= 5:
+            said[0] = time.monotonic()
+            share = f" ({100 * done / total:.0f} %)" if total else ""
+            print(_rates(progress, start) + share, file=sys.stderr)
+
+    yield line
+
+
+def _rates(progress: Progress, start: float) -> str:
+    seconds = max(time.monotonic() - start, 1e-3)
+    documents = progress.train.documents + progress.val.documents
+    tokens = progress.train.tokens + progress.val.tokens
+    return (
+        f"{documents:,} documents ({documents / seconds:,.0f}/s), "
+        f"{tokens:,} tokens ({tokens / seconds:,.0f}/s)"
+    )
+
+
+COMMANDS: dict[str, Any] = {
+    "tinystories": tinystories,
+    "openwebtext": openwebtext,
+    "text": text,
+    "tales": tales,
+}
+
+
+def run(arguments: list[str]) -> None:
+    """``yurii prepare SOURCE ...``."""
+    parse_command("yurii prepare", COMMANDS, arguments)

@@ -1,0 +1,1 @@
+"""Text and tokens to train on."""

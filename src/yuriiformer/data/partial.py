@@ -1,0 +1,161 @@
+"""The folder of an unfinished preparation: what is in it is either complete or can be gone on with.
+
+All work is done in ``OUT.partial``. A journal says how far it is; it is written after the tokens
+it speaks of are on the disk, so after a crash the files are cut back to what the journal knows.
+At the end the whole folder is renamed to ``OUT``, in one step: nothing unfinished ever bears the
+name of something finished.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import IO, Any
+
+from yuriiformer.data.sources import Split
+from yuriiformer.errors import DataError
+
+SPLITS: tuple[Split, Split] = ("train", "val")
+JOURNAL, LOCK, META = "progress.json", "lock", "meta.json"
+
+
+@dataclass
+class Tally:
+    """What has been written to one split."""
+
+    documents: int = 0
+    tokens: int = 0
+    text_bytes: int = 0
+
+    def add(self, other: Tally) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+@dataclass
+class Progress:
+    """How far a preparation is."""
+
+    chunks: int = 0
+    empty: int = 0
+    invalid: int = 0
+    train: Tally = field(default_factory=Tally)
+    val: Tally = field(default_factory=Tally)
+
+    def of(self, split: Split) -> Tally:
+        return self.train if split == "train" else self.val
+
+
+class Partial:
+    """An unfinished preparation, held by one process at a time."""
+
+    def __init__(self, out: Path, plan: dict[str, Any], *, restart: bool = False) -> None:
+        self.out = out
+        self.plan = plan
+        self.folder = out.with_name(f"{out.name}.partial")
+        self.progress = Progress()
+        self._files: dict[Split, IO[bytes]] = {}
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise DataError(f"{out} exists already: choose another --out, or remove it first")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / LOCK).open("wb")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"another process is preparing {out} right now") from None
+        except OSError as error:
+            raise DataError(f"{self.folder} cannot be written: {error}") from None
+        if restart:
+            for path in self.folder.iterdir():
+                if path.name != LOCK:
+                    path.unlink()
+        self._go_on()
+
+    @property
+    def finished(self) -> bool:
+        """Everything is written; only the last rename is missing."""
+        return (self.folder / META).is_file() and not (self.folder / JOURNAL).exists()
+
+    def _go_on(self) -> None:
+        journal = self.folder / JOURNAL
+        if journal.is_file():
+            data = json.loads(journal.read_text(encoding="utf-8"))
+            self._same_plan(data["plan"])
+            saved = data["progress"]
+            train, val = (Tally(**saved.pop(split)) for split in SPLITS)
+            self.progress = Progress(**saved, train=train, val=val)
+        if self.finished:
+            return
+        for split in SPLITS:
+            path = self.folder / f"{split}.bin"
+            path.touch()
+            file = path.open("r+b")
+            size = 2 * self.progress.of(split).tokens
+            if path.stat().st_size < size:
+                raise DataError(f"{path} is shorter than its journal says: use --restart")
+            file.truncate(size)  # what the journal does not know of is written again
+            file.seek(size)
+            self._files[split] = file
+
+    def _same_plan(self, before: dict[str, Any]) -> None:
+        now = json.loads(json.dumps(self.plan))
+        differs = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+        if differs:
+            raise DataError(
+                f"{self.folder} holds an unfinished preparation with another {', '.join(differs)}: "
+                "give the same options to go on with it, or --restart to begin anew"
+            )
+
+    def write(self, split: Split, data: bytes) -> None:
+        self._files[split].write(data)
+
+    def commit(self) -> None:
+        """Make what was written so far last."""
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+        data = {"plan": self.plan, "progress": asdict(self.progress)}
+        write_json(self.folder / JOURNAL, data)
+
+    def finish(self, meta: dict[str, Any]) -> None:
+        """All tokens are written: describe them, and give the folder its name."""
+        for file in self._files.values():
+            file.close()
+        write_json(self.folder / META, meta)
+        (self.folder / JOURNAL).unlink()
+        self.publish()
+
+    def publish(self) -> None:
+        """The last step, also for a preparation that was stopped just before it."""
+        (self.folder / LOCK).unlink(missing_ok=True)
+        self._lock.close()
+        self.folder.rename(self.out)
+        _sync_folder(self.out.parent)
+
+    def close(self) -> None:
+        """Let go of the folder, so that another process may go on with it."""
+        for file in self._files.values():
+            file.close()
+        self._lock.close()
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Whole or not at all: written aside, synced, renamed."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,293 @@
+"""From documents to token files: streaming, parallel, resumable, the same whatever the workers.
+
+The files are nanoGPT's: ``train.bin`` and ``val.bin``, flat little-endian uint16. ``meta.json``
+says what they are made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+import yuriiformer
+from yuriiformer.data.mixing import hash_words, uniform
+from yuriiformer.data.partial import SPLITS, Partial, Progress, Tally
+from yuriiformer.data.records import ChunkReader
+from yuriiformer.data.sources import Chunk, Source, Split
+from yuriiformer.data.tokenizers import (
+    TOKENIZER_FILE,
+    Tokenizer,
+    TrainedBPE,
+    load_tokenizer,
+    padded,
+    trained_size,
+)
+from yuriiformer.errors import DataError
+
+FORMAT = 1
+COMMIT_SECONDS = 2.0
+BPE_SAMPLE = 50_000_000  # characters of training documents that a small BPE is trained on
+_SPLIT = 3  # what the hash is for
+
+Report = Callable[[Progress, int, int | None], None]  # progress so far, done, total
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How documents become tokens.
+
+    Args:
+        tokenizer: ``gpt2``, ``bytes`` or ``bpe:N``.
+        seed: decides which documents are validation.
+        val_fraction: a document is validation when hash(seed, index) falls below this.
+        end_mark: an end-of-text token ``after`` every document, or only ``between`` documents.
+        column: where the text stands in .jsonl and .parquet files.
+        strict: stop at text that is not valid UTF-8.
+    """
+
+    tokenizer: str = "gpt2"
+    seed: int = 0
+    val_fraction: float = 0.05
+    end_mark: Literal["after", "between"] = "after"
+    column: str = "text"
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        trained_size(self.tokenizer)
+        if not 0 <= self.val_fraction < 1:
+            raise DataError(f"val_fraction must be at least 0 and below 1: {self.val_fraction}")
+
+
+@dataclass
+class Written:
+    """What a worker made of a chunk."""
+
+    data: dict[Split, bytes]
+    tallies: dict[Split, Tally] = field(default_factory=lambda: {s: Tally() for s in SPLITS})
+    empty: int = 0
+    invalid: int = 0
+
+
+def is_validation(seed: int, index: Any, fraction: float) -> Any:
+    """Which documents, by their index in the corpus, are held out."""
+    return uniform(hash_words(seed, _SPLIT, index)) < fraction
+
+
+def tokenize_chunk(chunk: Chunk, settings: Settings, tokenizer: Tokenizer) -> Written:
+    """Read a chunk and turn its documents into the bytes of both files."""
+    reader = ChunkReader(settings.column, strict=settings.strict)
+    documents = reader.documents(chunk)
+    kept = [(i, text) for i, text in enumerate(documents) if text]
+    tokens = tokenizer.encode_batch([text for _, text in kept])
+    index = chunk.first + np.array([i for i, _ in kept], dtype=np.int64)
+    held_out = is_validation(settings.seed, index, settings.val_fraction)
+    mark = np.array([tokenizer.end_of_text], dtype=np.uint16)
+    pieces: dict[Split, list[Any]] = {split: [] for split in SPLITS}
+    result = Written({})
+    for (_, text), ids, out in zip(kept, tokens, held_out, strict=True):
+        split: Split = chunk.split or ("val" if out else "train")
+        pieces[split] += [ids, mark] if settings.end_mark == "after" else [mark, ids]
+        one = Tally(1, len(ids) + 1, len(text.encode()))
+        result.tallies[split].add(one)
+    for split, parts in pieces.items():
+        whole = np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint16)
+        result.data[split] = whole.astype("<u2").tobytes()
+    result.empty, result.invalid = len(documents) - len(kept), reader.invalid
+    return result
+
+
+def prepare(
+    source: Source,
+    out: Path,
+    settings: Settings,
+    *,
+    workers: int = 1,
+    restart: bool = False,
+    report: Report | None = None,
+) -> dict[str, Any]:
+    """Write a prepared corpus to ``out``, going on where a stopped one was; returns its meta."""
+    out = Path(os.path.abspath(out))
+    plan = {"settings": settings.__dict__, "source": source.describe(), "format": FORMAT}
+    partial = Partial(out, plan, restart=restart)
+    try:
+        if not partial.finished:
+            tokenizer = _tokenizer(source, partial.folder, settings)
+            _write_all(source, partial, settings, tokenizer, workers, report)
+            partial.finish(_meta(partial, settings, source, tokenizer))
+        else:
+            partial.publish()
+    except OSError as error:
+        raise DataError(
+            f"{partial.folder} cannot be written: {error}; put that right and give the same "
+            "command again: it goes on where it was"
+        ) from error
+    finally:
+        partial.close()
+    meta: dict[str, Any] = json.loads((out / "meta.json").read_text(encoding="utf-8"))
+    return meta
+
+
+def _tokenizer(source: Source, folder: Path, settings: Settings) -> Tokenizer:
+    """The tokeniser; one that has to be trained is trained once and kept."""
+    size = trained_size(settings.tokenizer)
+    if size is None or (folder / TOKENIZER_FILE).is_file():
+        return load_tokenizer(settings.tokenizer, folder)
+    trained = TrainedBPE.train(_training_texts(source, settings), size)
+    if trained.vocab_size != size:
+        raise DataError(
+            f"the text gives a BPE of only {trained.vocab_size} tokens, not {size}: use "
+            f"--tokenizer bpe:{trained.vocab_size} or more text"
+        )
+    part = folder / "tokenizer.part"
+    part.mkdir(exist_ok=True)
+    trained.save(part)
+    (part / TOKENIZER_FILE).rename(folder / TOKENIZER_FILE)
+    part.rmdir()
+    return trained
+
+
+def _training_texts(source: Source, settings: Settings) -> Iterator[str]:
+    """Training documents from the corpus's start, up to a fixed amount."""
+    taken = 0
+    for chunk in source.chunks():
+        documents = ChunkReader(settings.column, strict=settings.strict).documents(chunk)
+        index = chunk.first + np.arange(len(documents))
+        held_out = is_validation(settings.seed, index, settings.val_fraction)
+        for document, out in zip(documents, held_out, strict=True):
+            if document and chunk.split != "val" and (chunk.split == "train" or not out):
+                yield document
+                taken += len(document)
+        if taken > BPE_SAMPLE:
+            return
+
+
+def _write_all(
+    source: Source,
+    partial: Partial,
+    settings: Settings,
+    tokenizer: Tokenizer,
+    workers: int,
+    report: Report | None,
+) -> None:
+    """Every chunk that is not yet written, in order."""
+    progress = partial.progress
+    chunks = itertools.islice(source.chunks(), progress.chunks, None)
+    committed = time.monotonic()
+    for chunk, written in _map(chunks, settings, tokenizer, partial.folder, workers):
+        for split in SPLITS:
+            data, tally = written.data[split], written.tallies[split]
+            if settings.end_mark == "between" and data and not progress.of(split).tokens:
+                data, tally = data[2:], Tally(tally.documents, tally.tokens - 1, tally.text_bytes)
+            partial.write(split, data)
+            progress.of(split).add(tally)
+        progress.chunks += 1
+        progress.empty += written.empty
+        progress.invalid += written.invalid
+        if time.monotonic() - committed > COMMIT_SECONDS:
+            partial.commit()
+            committed = time.monotonic()
+        if report:
+            report(progress, chunk.done, source.total)
+    partial.commit()
+    if not progress.train.documents:
+        raise DataError("there is no training document in this source: nothing to prepare")
+
+
+def _map(
+    chunks: Iterator[Chunk], settings: Settings, tokenizer: Tokenizer, folder: Path, workers: int
+) -> Iterator[tuple[Chunk, Written]]:
+    """Chunks with what workers made of them, in order, few at a time in memory."""
+    if workers <= 1:
+        for chunk in chunks:
+            yield chunk, tokenize_chunk(chunk, settings, tokenizer)
+        return
+    pool = ProcessPoolExecutor(
+        workers, get_context("spawn"), initializer=_start_worker, initargs=(settings, folder)
+    )
+    waiting: deque[tuple[Chunk, Future[Written]]] = deque()
+    try:
+        for chunk in chunks:
+            waiting.append((chunk, pool.submit(_work, chunk)))
+            if len(waiting) > 2 * workers + 2:
+                done, future = waiting.popleft()
+                yield done, future.result()
+        while waiting:
+            done, future = waiting.popleft()
+            yield done, future.result()
+    except BrokenProcessPool:
+        raise DataError(
+            "a worker process died (out of memory?): give the same command again, with fewer "
+            "--workers, and it goes on where it was"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_worker: dict[str, Any] = {}
+
+
+def _start_worker(settings: Settings, folder: Path) -> None:
+    """Interrupts are the parent's to handle; a worker must not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+
+    def leave_with_parent() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+    _worker["settings"] = settings
+    _worker["tokenizer"] = load_tokenizer(settings.tokenizer, folder)
+
+
+def _work(chunk: Chunk) -> Written:
+    return tokenize_chunk(chunk, _worker["settings"], _worker["tokenizer"])
+
+
+def _meta(
+    partial: Partial, settings: Settings, source: Source, tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """What the files are and what they are made of. No times, no machine: the same every time."""
+    progress = partial.progress
+    splits = {}
+    for split in SPLITS:
+        with (partial.folder / f"{split}.bin").open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        splits[split] = {**progress.of(split).__dict__, "sha256": digest}
+    return {
+        "format": FORMAT,
+        "yuriiformer": yuriiformer.__version__,
+        "dtype": "uint16",
+        "tokenizer": {
+            "name": settings.tokenizer,
+            "vocab_size": tokenizer.vocab_size,
+            "padded_vocab_size": padded(tokenizer.vocab_size),
+            "end_of_text": tokenizer.end_of_text,
+        },
+        "splits": splits,
+        "split_rule": {
+            "kind": "the source's own" if source.own_split else "hash of (seed, document index)",
+            "seed": settings.seed,
+            "val_fraction": settings.val_fraction,
+        },
+        "end_mark": settings.end_mark,
+        "empty_documents": progress.empty,
+        "invalid_utf8_documents": progress.invalid,
+        "source": source.describe(),
+    }

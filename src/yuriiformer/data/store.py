@@ -1,0 +1,124 @@
+"""A prepared corpus, memory-mapped; nanoGPT's own folders open too."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yuriiformer.data.partial import META
+from yuriiformer.data.prepare import FORMAT
+from yuriiformer.data.sources import Split
+from yuriiformer.data.tokenizers import Tokenizer, Tokens, load_tokenizer, padded
+from yuriiformer.errors import DataError
+
+
+@dataclass(frozen=True)
+class TokenStore:
+    """Both splits of a corpus, and what is known of it (``meta`` is None for nanoGPT's files)."""
+
+    folder: Path
+    train: Tokens
+    val: Tokens
+    meta: dict[str, Any] | None
+
+    @classmethod
+    def open(cls, folder: str | Path, *, verify: bool = False) -> TokenStore:
+        """Open a folder; sizes are always checked, with ``verify`` also every byte."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            hint = ""
+            if folder.with_name(f"{folder.name}.partial").is_dir():
+                hint = ": its preparation was stopped; give the same 'yurii prepare' again"
+            raise DataError(f"no prepared data in {str(folder)!r}{hint}")
+        meta = _read_meta(folder)
+        splits: tuple[Split, Split] = ("train", "val")
+        arrays = [_map_file(folder, split, meta, verify=verify) for split in splits]
+        return cls(folder, arrays[0], arrays[1], meta)
+
+    def split(self, name: Split) -> Tokens:
+        return self.train if name == "train" else self.val
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids that can occur."""
+        if self.meta is None:
+            raise DataError(
+                f"{self.folder} has no {META}, as nanoGPT leaves it: say its vocabulary yourself"
+            )
+        return int(self.meta["tokenizer"]["vocab_size"])
+
+    @property
+    def padded_vocab_size(self) -> int:
+        return padded(self.vocab_size)
+
+    def tokenizer(self) -> Tokenizer:
+        if self.meta is None:
+            raise DataError(f"{self.folder} has no {META}: its tokeniser is not known")
+        return load_tokenizer(self.meta["tokenizer"]["name"], self.folder)
+
+    def sequences(
+        self, split: Split, starts: NDArray[np.int64], context: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Inputs and targets that begin at ``starts``: int64, each (sequences, context)."""
+        tokens = self.split(split)
+        windows = np.stack([tokens[start : start + context + 1] for start in starts.tolist()])
+        whole = windows.astype(np.int64)
+        return whole[:, :-1], whole[:, 1:]
+
+    def check_model(self, vocab_size: int, valid_vocab: int | None = None) -> None:
+        """That a model's vocabulary is this data's."""
+        real = valid_vocab if valid_vocab is not None else vocab_size
+        if self.meta is not None and real not in (self.vocab_size, self.padded_vocab_size):
+            name = self.meta["tokenizer"]["name"]
+            raise DataError(
+                f"the model has {real} token ids, but {self.folder} was made with tokeniser "
+                f"{name}, which has {self.vocab_size}: they do not belong together"
+            )
+
+
+def _read_meta(folder: Path) -> dict[str, Any] | None:
+    path = folder / META
+    if not path.is_file():
+        return None
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+        if meta["format"] != FORMAT:
+            raise DataError(f"{path} has format {meta['format']!r}; this version reads {FORMAT}")
+        for split in ("train", "val"):
+            int(meta["splits"][split]["tokens"]), str(meta["splits"][split]["sha256"])
+        str(meta["tokenizer"]["name"]), int(meta["tokenizer"]["vocab_size"])
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path} is damaged: {error!r}") from None
+    return dict(meta)
+
+
+def _map_file(folder: Path, split: Split, meta: dict[str, Any] | None, *, verify: bool) -> Tokens:
+    path = folder / f"{split}.bin"
+    if not path.is_file():
+        raise DataError(f"{folder} holds no prepared data: there is no {path.name}")
+    size = path.stat().st_size
+    if size % 2:
+        raise DataError(f"{path} has an odd number of bytes ({size}): not uint16 tokens")
+    if meta is not None:
+        known = meta["splits"][split]
+        if size != 2 * known["tokens"]:
+            raise DataError(
+                f"{path} has {size // 2} tokens, but {META} says {known['tokens']}: it was cut or "
+                "altered; prepare the data again"
+            )
+        if verify:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != known["sha256"]:
+                raise DataError(f"{path} was altered: its SHA-256 is not that of {META}")
+    if size == 0:
+        return np.zeros(0, dtype=np.uint16)
+    return np.memmap(path, dtype="<u2", mode="r")

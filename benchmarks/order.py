@@ -10,6 +10,7 @@ import time
 import tracemalloc
 
 import numpy as np
+
 import yuriiformer as yf
 
 

@@ -1,8 +1,8 @@
 """`yurii prepare` against a plain single-process tiktoken loop, as nanoGPT prepares data; and its
 peak memory as the input grows.
 
-The text is a sample repeated: pass any .jsonl file with a "text" field. Usage:
-python benchmarks/prepare.py SAMPLE.jsonl
+The text is a sample repeated: any .jsonl file with a "text" field, or generated tales if none is
+named. Usage: python benchmarks/prepare.py [SAMPLE.jsonl]
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+
+from yuriiformer.data.tales import story
 
 PLAIN = """
 import json, sys
@@ -71,7 +73,7 @@ def run(command: list[str]) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sample", type=Path)
+    parser.add_argument("sample", type=Path, nargs="?")
     parser.add_argument("--megabytes", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
@@ -84,7 +86,11 @@ def main() -> None:
             where = ["--out", str(folder / out), "--workers", str(o.workers)]
             return [yurii, "prepare", "text", str(source), *where]
 
-        source = repeated(o.sample, o.megabytes, folder)
+        sample = o.sample or folder / "tales.jsonl"
+        if o.sample is None:
+            lines = (json.dumps({"text": story(0, i)}) + "\n" for i in range(5000))
+            sample.write_text("".join(lines))
+        source = repeated(sample, o.megabytes, folder)
         ratios = []
         for turn in range(o.rounds):
             plain, _ = run([sys.executable, "-c", PLAIN, str(source), str(folder / "plain.bin")])
@@ -98,7 +104,7 @@ def main() -> None:
         meta = json.loads((folder / "out0" / "meta.json").read_text())
         assert sum(s["tokens"] for s in meta["splits"].values()) == tokens
         for megabytes in (50, 200):
-            _, peak = run(ours(repeated(o.sample, megabytes, folder), f"memory{megabytes}"))
+            _, peak = run(ours(repeated(sample, megabytes, folder), f"memory{megabytes}"))
             print(f"peak memory for {megabytes:4d} MB of input: {peak:6.0f} MiB in all processes")
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+import zstandard
 
 import yuriiformer as yf
 from tests.methods.worlds import World
 from tests.model.tiny import tiny, tokens
+from yuriiformer.data import tales
 from yuriiformer.model import oracles as registry
 
 ROOT = Path(__file__).parents[1]
@@ -140,6 +143,15 @@ def test_the_third_partys_oracles(tmp_path, monkeypatch):
         yf.load_model(tmp_path / "m")
 
 
+def run_commands(lines: list[str]) -> None:
+    from yuriiformer.cli.main import main
+
+    commands = [line.split("#")[0].split()[1:] for line in lines if line.startswith("yurii ")]
+    assert commands
+    for command in commands:
+        assert main(command) == 0, command
+
+
 def test_python_on_the_readme(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for code in blocks("README.md", "python"):
@@ -148,12 +160,30 @@ def test_python_on_the_readme(tmp_path, monkeypatch):
 
 def test_commands_on_the_readme(tmp_path, monkeypatch, capsys):
     """Every `yurii ...` line of the README runs."""
-    from yuriiformer.cli.main import main
-
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in blocks("README.md", "console") for line in block.splitlines()]
-    commands = [line.split("#")[0].split()[1:] for line in lines if line.startswith("yurii ")]
-    assert commands
-    for command in commands:
-        assert main(command) == 0, command
+    run_commands([line for block in blocks("README.md", "console") for line in block.splitlines()])
     assert capsys.readouterr().out
+
+
+def test_the_data_page(tmp_path, monkeypatch, capsys):
+    """Its commands (the hub is out of reach, so tales and own files only) and its Python."""
+    monkeypatch.chdir(tmp_path)
+    Path("my_texts").mkdir()
+    Path("my_texts/a.txt").write_text("some text of my own")
+    Path("notes.jsonl.zst").write_bytes(zstandard.compress(b'{"text": "a note"}\n' * 30))
+    Path("downloads").mkdir()
+    Path("downloads/a.txt").write_text("<|endoftext|>".join(map(str, range(100))))
+    first, second = blocks("docs/data.md", "console")
+    run_commands([line for line in first.splitlines() if "from the hub" not in line])
+    run_commands(second.splitlines())
+    assert "every byte is as it was written" in capsys.readouterr().out
+    scope: dict = {}
+    exec(blocks("docs/data.md", "python")[0], scope)
+    joined = np.concatenate([part for share in scope["shares"] for part in share])
+    assert np.array_equal(joined, scope["starts"])
+    assert scope["inputs"].shape == (8, 128)
+
+
+def test_the_numbers_of_the_tales():
+    page = (ROOT / "docs/data.md").read_text(encoding="utf-8")
+    assert f"{tales.entropy_per_story():.3f} nats a story" in page

@@ -35,7 +35,8 @@ def overview() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; 0 when it went well, 2 when the user can mend what went wrong."""
+    """Run a command; 0 when it went well, 2 when the user can mend what went wrong, 130 when
+    interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without β shows ? for it
@@ -48,6 +49,9 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print(f"yurii: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("yurii: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # the reader of a pipe has gone (yurii rules | head)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

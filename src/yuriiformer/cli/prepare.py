@@ -19,6 +19,7 @@ from yuriiformer.data.partial import Progress
 from yuriiformer.data.prepare import Report, Settings, prepare
 from yuriiformer.data.sources import Files, Parts, Source, Tales, find_files
 from yuriiformer.errors import DataError
+from yuriiformer.render.data import tales_floor
 
 TINYSTORIES, OPENWEBTEXT = "roneneldan/TinyStories", "Skylion007/openwebtext"
 
@@ -156,7 +157,8 @@ def _prepare(source: Source, common: Common, settings: Settings) -> None:
                 report=report,
             )
     except KeyboardInterrupt:
-        raise DataError("interrupted; the same command goes on where it was") from None
+        print("the same command goes on where it was", file=sys.stderr)
+        raise
     for split, known in meta["splits"].items():
         print(f"{split}: {known['documents']:,} documents, {known['tokens']:,} tokens")
     for what in ("empty_documents", "invalid_utf8_documents"):
@@ -164,6 +166,8 @@ def _prepare(source: Source, common: Common, settings: Settings) -> None:
             print(f"{what.replace('_', ' ')}: {meta[what]:,}")
     if not meta["splits"]["val"]["documents"]:
         print("note: no document fell into the validation split; a larger --val-fraction gives one")
+    if floor := tales_floor(meta):
+        print(floor)
     print(f"wrote {common.out}")
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from yuriiformer.data.order import BatchOrder
 from yuriiformer.data.store import TokenStore
+from yuriiformer.data.tales import entropy_per_story
 from yuriiformer.data.tokenizers import Tokens
 from yuriiformer.errors import DataError, YuriiError
 
@@ -72,6 +73,19 @@ def describe_store(store: TokenStore, *, context: int, sequences: int) -> dict[s
     return result
 
 
+def tales_floor(meta: dict[str, Any]) -> str | None:
+    """What no model can go below, where the text's entropy is known: on generated tales."""
+    if meta["source"]["kind"] != "tales":
+        return None
+    documents = sum(split["documents"] for split in meta["splits"].values())
+    tokens = sum(split["tokens"] for split in meta["splits"].values()) / documents
+    nats = entropy_per_story()
+    return (
+        f"a tale's entropy is {nats:.3f} nats, and a tale has {tokens:.1f} tokens here: on whole "
+        f"stories no model's expected loss is below {nats / tokens:.4f} nats a token"
+    )
+
+
 def store_text(data: dict[str, Any], shown: list[str], *, context: int, sequences: int) -> str:
     """The same for reading."""
     meta = data["meta"]
@@ -97,6 +111,8 @@ def store_text(data: dict[str, Any], shown: list[str], *, context: int, sequence
                  f"often gives {vocabulary['unigram_entropy']:.3f} nats a token")  # fmt: skip
     lines.append(f"  {data['blocks']:,} blocks of {context} tokens; {data['steps_per_epoch']:.1f} "
                  f"steps of {sequences} sequences an epoch")  # fmt: skip
+    if meta and (floor := tales_floor(meta)):
+        lines.append(f"  {floor}")
     lines.append("  most frequent:")
     for token in data["most_frequent"]:
         share = token["share"]

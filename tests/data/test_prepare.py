@@ -343,6 +343,16 @@ def test_another_plan_is_refused_unless_told_to_begin_anew(tmp_path, many_chunks
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
+def test_a_source_that_changed_meanwhile_is_refused(tmp_path, many_chunks):
+    with pytest.raises(StopError):
+        prepare(many_chunks, tmp_path / "out", Settings("bytes"), report=stop_after(3))
+    path = many_chunks.paths[0]
+    path.write_text(path.read_text().replace("Document 1:", "Dokument 1:"))  # the same size
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(DataError, match="another state of the source"):
+        prepare(many_chunks, tmp_path / "out", Settings("bytes"))
+
+
 @pytest.mark.parametrize("step", ["write_json", "publish", "rename"])
 def test_stopped_at_the_very_end(tmp_path, many_chunks, step, monkeypatch):
     """Between the last token and the final name there are several steps: stop before each."""

@@ -31,6 +31,9 @@ class Hub:
         return {"kind": "hub", "name": self.name, "splits": list(self.splits),
                 "revision": self.revision, "column": self.column}  # fmt: skip
 
+    def state(self) -> list[int]:
+        return []  # a revision does not change
+
     def chunks(self) -> Iterator[Chunk]:
         import datasets  # noqa: PLC0415
 

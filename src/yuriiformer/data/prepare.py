@@ -122,7 +122,12 @@ def prepare(
 ) -> dict[str, Any]:
     """Write a prepared corpus to ``out``, going on where a stopped one was; returns its meta."""
     out = Path(os.path.abspath(out))
-    plan = {"settings": settings.__dict__, "source": source.describe(), "format": FORMAT}
+    plan = {
+        "settings": settings.__dict__,
+        "source": source.describe(),
+        "state of the source": source.state(),
+        "format": FORMAT,
+    }
     partial = Partial(out, plan, restart=restart)
     try:
         if not partial.finished:

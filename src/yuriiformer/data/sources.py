@@ -51,7 +51,10 @@ class Source(Protocol):
         """Whether the source itself says what is validation."""
 
     def describe(self) -> dict[str, Any]:
-        """For the record: goes into meta.json, and must be the same when a run is resumed."""
+        """For the record: goes into meta.json."""
+
+    def state(self) -> list[int]:
+        """What must not have changed when a preparation is resumed, beside the description."""
 
     def chunks(self) -> Iterator[Chunk]:
         """All chunks, the same each time."""
@@ -111,6 +114,9 @@ class Files:
         return {"kind": "files", "files": files, "column": self.column,
                 "drop_cut_ends": self.drop_cut_ends}  # fmt: skip
 
+    def state(self) -> list[int]:
+        return [path.stat().st_mtime_ns for path in self.paths]
+
     def chunks(self) -> Iterator[Chunk]:
         first, behind = self.first, 0
         for path in self.paths:
@@ -143,22 +149,17 @@ class Files:
     def _texts(self, file: IO[bytes]) -> Iterator[tuple[list[tuple[int, bytes]], int]]:
         """(place, bytes) of documents between markers, or of the whole file if it has none."""
         documents: list[tuple[int, bytes]] = []
-        size, place, marked, rest = 0, 0, False, b""
-        while block := file.read(CHUNK_BYTES):
-            *complete, rest = (rest + block).split(MARKER)
-            for document in complete:
-                if marked or not self.drop_cut_ends:
-                    documents.append(_stripped(place, document))
-                    size += len(document)
-                marked = True
-                place += len(document) + len(MARKER)
+        size, marked = 0, False
+        for place, document, ended in _between_marks(file):
+            if not ended and not marked:
+                documents = [(place, document)]  # no marker at all: the file is the document
+            elif (marked and ended) or (not self.drop_cut_ends and (ended or document.strip())):
+                documents.append(_stripped(place, document))
+                size += len(document)
+            marked = marked or ended
             if size >= CHUNK_BYTES:
                 yield documents, len(documents)
                 documents, size = [], 0
-        if not marked:
-            documents = [(0, rest)]
-        elif rest.strip() and not self.drop_cut_ends:
-            documents.append(_stripped(place, rest))
         if documents:
             yield documents, len(documents)
 
@@ -170,6 +171,24 @@ class Files:
             done = behind + path.stat().st_size * (group + 1) // groups
             yield Chunk(first, rows, "parquet", group, str(path), 0, self.split, done)
             first += rows
+
+
+def _between_marks(file: IO[bytes]) -> Iterator[tuple[int, bytes, bool]]:
+    """(place, bytes, whether a marker ended it) of every stretch of a file.
+
+    Only what is new is searched, so a long document costs no more than a short one.
+    """
+    place, rest = 0, bytearray()
+    while block := file.read(CHUNK_BYTES):
+        searched = max(0, len(rest) - len(MARKER) + 1)
+        rest += block
+        start = 0
+        while (end := rest.find(MARKER, max(start, searched))) >= 0:
+            yield place + start, bytes(rest[start:end]), True
+            start = end + len(MARKER)
+        place += start
+        del rest[:start]
+    yield place, bytes(rest), False
 
 
 def _stripped(place: int, document: bytes) -> tuple[int, bytes]:
@@ -224,6 +243,9 @@ class Parts:
     def describe(self) -> dict[str, Any]:
         return {"kind": "parts", "parts": [{"split": p.split, **p.describe()} for p in self.parts]}
 
+    def state(self) -> list[int]:
+        return [time for part in self.parts for time in part.state()]
+
     def chunks(self) -> Iterator[Chunk]:
         behind = 0
         for part in self.parts:
@@ -246,6 +268,9 @@ class Tales:
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "tales", "stories": self.stories, "seed": self.seed}
+
+    def state(self) -> list[int]:
+        return []
 
     def chunks(self) -> Iterator[Chunk]:
         size = 1000

@@ -67,6 +67,11 @@ class ModelFileError(YuriiError):
     """A saved model that is missing, damaged or foreign."""
 
 
+def one_line(error: BaseException) -> str:
+    """What another library says of an error, its line ends folded."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` (did you mean 'x'?)``, or nothing when no known word is near."""
     near = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)

@@ -85,6 +85,10 @@ ERRORS = [
     ("prepare tales --out x --stories 0", "at least 1"),
     ("prepare tinystories --split official --from a.txt --out x", "both --from and --val-from"),
     ("prepare stories --out x", "stories"),
+    ("prepare tales --out x --workers 0", "--workers must be at least 1"),
+    ("prepare tinystories --from a.txt --val-from b.txt --out x", "goes with --split official"),
+    ("prepare tinystories --drop-cut-ends --out x", "needs --from"),
+    ("prepare openwebtext --from a.txt --revision r --out x", "does not go with --from"),
     ("data show none", "no prepared data in 'none'"),
 ]
 
@@ -154,3 +158,17 @@ def test_an_interrupt_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(prepare, "prepare", interrupted)
     assert main(["prepare", "tales", "--out", str(tmp_path / "out")]) == 130
     assert "the same command goes on where it was\nyurii: interrupted" in capsys.readouterr().err
+
+
+def test_show_what_is_short_or_empty(tmp_path, capsys, prepared):
+    folder, _ = prepared
+    assert main(["data", "show", str(folder), "--context", "10000000"]) == 0
+    assert "too short for one block of 10000000 tokens" in capsys.readouterr().out
+    assert main(["data", "show", str(folder), "--context", "0"]) == 2
+    assert "context must be a whole number of at least 1" in capsys.readouterr().err
+    nano = tmp_path / "nano"
+    nano.mkdir()
+    np.arange(5000, dtype=np.uint16).tofile(nano / "train.bin")
+    (nano / "val.bin").touch()
+    assert main(["data", "show", str(nano), "--plot", str(tmp_path / "p.svg"), "--as-json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == {"train": 5000, "val": 0}

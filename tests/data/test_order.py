@@ -138,6 +138,13 @@ GOLDEN = {
 }
 
 
+def test_integers_of_numpy_are_integers():
+    plain = yf.BatchOrder(n_tokens=1000, context=4, sequences=6, seed=3)
+    numpy = yf.BatchOrder(*(np.int64(n) for n in (1000, 4, 6, 3)))
+    assert np.array_equal(plain.starts(7), numpy.starts(np.int32(7)))
+    assert len(yf.BatchOrder(n_tokens=1000, context=4, seed=-1).starts(0)) == 480
+
+
 def test_a_tiny_corpus_has_many_epochs_a_step():
     order = yf.BatchOrder(n_tokens=9, context=8, sequences=480, seed=0)
     assert order.starts(10_000).tolist() == [0] * 480  # a shift would leave no block
@@ -175,8 +182,16 @@ def test_orders_that_cannot_be(options, reason):
 def test_steps_and_shares_that_cannot_be():
     order = yf.BatchOrder(n_tokens=100, context=4, sequences=6)
     for step in (-1, 1.5, True, "1"):
-        with pytest.raises(DataError, match="a step is a whole number"):
+        with pytest.raises(DataError, match="step must be a whole number"):
             order.starts(step)
+    with pytest.raises(DataError, match="epochs ahead"):
+        order.starts(2**62)
+    for options in ({"micro_batch": 0}, {"micro_batch": -1}, {"processes": 0}, {"process": -1}):
+        with pytest.raises(DataError, match="must be a whole number"):
+            order.micro_batches(0, **options)
+    for seed in (1.5, None, "x"):
+        with pytest.raises(DataError, match="seed must be a whole number"):
+            yf.BatchOrder(n_tokens=100, context=4, seed=seed)
     with pytest.raises(DataError, match="must divide the sequences"):
         order.micro_batches(0, processes=4)
     with pytest.raises(DataError, match="process 2 of 2"):

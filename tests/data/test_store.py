@@ -53,6 +53,11 @@ DAMAGE = {
     "no JSON": (lambda f: (f / "meta.json").write_text("{"), "meta.json is damaged"),
     "other JSON": (lambda f: (f / "meta.json").write_text("{}"), "meta.json is damaged"),
     "a list": (lambda f: (f / "meta.json").write_text("[1]"), "meta.json is damaged"),
+    "a count that is text": (
+        lambda f: _edit(f / "meta.json", empty_documents="3"),
+        "meta.json is damaged",
+    ),
+    "no source": (lambda f: _edit(f / "meta.json", source=None), "meta.json is damaged"),
     "later format": (lambda f: _edit(f / "meta.json", format=2), "has format 2"),
 }
 
@@ -109,3 +114,14 @@ def test_an_empty_validation_split_opens(tmp_path):
     (tmp_path / "a.txt").write_text("one story")
     prepare(Files((tmp_path / "a.txt",)), tmp_path / "data", Settings("bytes", val_fraction=0))
     assert len(yf.TokenStore.open(tmp_path / "data", verify=True).val) == 0
+
+
+def test_sequences_that_are_not_there(folder):
+    store = yf.TokenStore.open(folder)
+    last = len(store.train) - 17
+    store.sequences("train", np.array([0, last]), 16)
+    for start in (-1, last + 1, 10**9):
+        with pytest.raises(DataError, match=f"cannot begin at {start}"):
+            store.sequences("train", np.array([0, start]), 16)
+    with pytest.raises(DataError, match="no split 'validation'"):
+        store.sequences("validation", np.array([0]), 16)

@@ -100,7 +100,7 @@ def test_training_is_repeatable(small, tmp_path):
     again = TrainedBPE.train(["the cat sat on the mat, the cat ate the rat "] * 50 + TEXTS, 300)
     for number, tokenizer in enumerate((small, again)):
         (tmp_path / str(number)).mkdir()
-        tokenizer.save(tmp_path / str(number))
+        (tmp_path / str(number) / "tokenizer.json").write_text(tokenizer.to_text())
     files = [(tmp_path / str(n) / "tokenizer.json").read_bytes() for n in range(2)]
     assert files[0] == files[1]
     loaded = load_tokenizer("bpe:300", tmp_path / "0")
@@ -115,12 +115,15 @@ def test_names_that_are_none(name):
         trained_size(name)
 
 
-def test_a_trained_one_needs_its_file(tmp_path):
+def test_a_trained_one_needs_its_file(tmp_path, small):
     with pytest.raises(DataError, match="which is not there"):
         load_tokenizer("bpe:300", tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(DataError, match="is not a tokeniser file"):
         load_tokenizer("bpe:300", tmp_path)
+    (tmp_path / "tokenizer.json").write_text(small.to_text())
+    with pytest.raises(DataError, match="holds the tokeniser bpe:300, not bpe:299"):
+        load_tokenizer("bpe:299", tmp_path)
 
 
 @needs_web

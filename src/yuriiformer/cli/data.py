@@ -43,7 +43,8 @@ def show(
             print("  every byte is as it was written" if store.meta else "  nothing to verify by")
     if plot is not None:
         plot_counts(store, plot)
-        print(plot)
+        if not as_json:
+            print(plot)
 
 
 def run(arguments: list[str]) -> None:

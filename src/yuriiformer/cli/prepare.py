@@ -34,11 +34,11 @@ class Common:
     """Options of every source."""
 
     out: Path
-    """Folder to write; it must not exist."""
+    """Folder to write; it must not exist, or be empty."""
     tokenizer: str = "gpt2"
     """gpt2, bytes, or bpe:N: a byte-level BPE of N tokens trained on this text."""
     seed: int = 0
-    """Decides which documents are validation."""
+    """Decides which documents are validation (and, for tales, which stories are told)."""
     workers: int = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     """Processes; the result does not depend on it."""
     end_mark: Literal["after", "between"] = "after"
@@ -48,8 +48,12 @@ class Common:
     restart: bool = False
     """Throw away an unfinished preparation of this folder and begin anew."""
 
-    def settings(self, val_fraction: float, column: str = "text") -> Settings:
-        return Settings(self.tokenizer, self.seed, val_fraction, self.end_mark, column, self.strict)
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise DataError(f"--workers must be at least 1, not {self.workers}")
+
+    def settings(self, val_fraction: float) -> Settings:
+        return Settings(self.tokenizer, self.seed, val_fraction, self.end_mark, self.strict)
 
 
 def tinystories(
@@ -73,8 +77,11 @@ def tinystories(
         revision: of the hub's dataset; the newest if not given.
     """
     official = split == "official"
+    if val_from and not official:
+        raise DataError("--val-from goes with --split official")
     if official and bool(from_) != bool(val_from):
         raise DataError("--split official with files needs both --from and --val-from")
+    _check_hub_options(from_, revision, drop_cut_ends=drop_cut_ends)
     source: Source
     if from_ and official:
         train = Files(tuple(find_files(from_)), column, drop_cut_ends, "train")
@@ -85,7 +92,7 @@ def tinystories(
     else:
         splits = ("train", "validation") if official else ("train",)
         source = Hub(TINYSTORIES, splits, find_revision(TINYSTORIES, revision), column, official)
-    _prepare(source, common, common.settings(val_fraction, column))
+    _prepare(source, common, common.settings(val_fraction))
 
 
 def openwebtext(
@@ -102,12 +109,23 @@ def openwebtext(
         column: where the text stands in .jsonl and .parquet files.
         revision: of the hub's dataset; the newest if not given.
     """
+    _check_hub_options(from_, revision)
     source: Source
     if from_:
         source = Files(tuple(find_files(from_)), column)
     else:
         source = Hub(OPENWEBTEXT, ("train",), find_revision(OPENWEBTEXT, revision), column)
-    _prepare(source, common, common.settings(val_fraction, column))
+    _prepare(source, common, common.settings(val_fraction))
+
+
+def _check_hub_options(
+    from_: tuple[Path, ...], revision: str | None, *, drop_cut_ends: bool = False
+) -> None:
+    """Options that would be ignored are refused."""
+    if from_ and revision:
+        raise DataError("--revision is the hub's: it does not go with --from")
+    if drop_cut_ends and not from_:
+        raise DataError("--drop-cut-ends is for files: it needs --from")
 
 
 def text(
@@ -128,7 +146,7 @@ def text(
     if not paths:
         raise DataError("name at least one file or folder: yurii prepare text PATH --out FOLDER")
     source = Files(tuple(find_files(paths)), column, drop_cut_ends)
-    _prepare(source, common, common.settings(val_fraction, column))
+    _prepare(source, common, common.settings(val_fraction))
 
 
 def tales(
@@ -165,7 +183,8 @@ def _prepare(source: Source, common: Common, settings: Settings) -> None:
         if meta[what]:
             print(f"{what.replace('_', ' ')}: {meta[what]:,}")
     if not meta["splits"]["val"]["documents"]:
-        print("note: no document fell into the validation split; a larger --val-fraction gives one")
+        print("note: no document fell into the validation split: more documents give one (a .txt "
+              "file is one document unless <|endoftext|> parts it)")  # fmt: skip
     if floor := tales_floor(meta):
         print(floor)
     print(f"wrote {common.out}")
@@ -174,40 +193,53 @@ def _prepare(source: Source, common: Common, settings: Settings) -> None:
 @contextmanager
 def _reporting() -> Iterator[Report]:
     """A progress bar on a terminal, a line every few seconds elsewhere."""
-    start = time.monotonic()
-    if sys.stderr.isatty():
-        from rich.console import Console  # noqa: PLC0415
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-        from rich.progress import Progress as Bar  # noqa: PLC0415
-
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("preparing", total=None)
-
-            def show(progress: Progress, done: int, total: int | None) -> None:
-                bar.update(task, completed=done, total=total, description=_rates(progress, start))
-
-            yield show
+    pace = _Pace()
+    if not sys.stderr.isatty():
+        yield pace.line
         return
-    said = [start]
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
 
-    def line(progress: Progress, done: int, total: int | None) -> None:
-        if time.monotonic() - said[0] >= 5:
-            said[0] = time.monotonic()
-            share = f" ({100 * done / total:.0f} %)" if total else ""
-            print(_rates(progress, start) + share, file=sys.stderr)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("preparing", total=None)
 
-    yield line
+        def show(progress: Progress, done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total, description=pace.rates(progress, done))
+
+        yield show
 
 
-def _rates(progress: Progress, start: float) -> str:
-    seconds = max(time.monotonic() - start, 1e-3)
-    documents = progress.train.documents + progress.val.documents
-    tokens = progress.train.tokens + progress.val.tokens
-    return (
-        f"{documents:,} documents ({documents / seconds:,.0f}/s), "
-        f"{tokens:,} tokens ({tokens / seconds:,.0f}/s)"
-    )
+class _Pace:
+    """How fast it goes since this command began (an earlier one may have done part of the work)."""
+
+    def __init__(self) -> None:
+        self.start = self.said = time.monotonic()
+        self.before: tuple[int, int, int] | None = None
+
+    def rates(self, progress: Progress, done: int) -> str:
+        documents = progress.train.documents + progress.val.documents
+        tokens = progress.train.tokens + progress.val.tokens
+        if self.before is None:
+            self.before = (documents, tokens, done)
+        seconds = max(time.monotonic() - self.start, 1e-3)
+        per_second = [(documents - self.before[0]) / seconds, (tokens - self.before[1]) / seconds]
+        return (
+            f"{documents:,} documents ({per_second[0]:,.0f}/s), "
+            f"{tokens:,} tokens ({per_second[1]:,.0f}/s)"
+        )
+
+    def line(self, progress: Progress, done: int, total: int | None) -> None:
+        text, now = self.rates(progress, done), time.monotonic()
+        if now - self.said < 5:
+            return
+        self.said = now
+        assert self.before is not None
+        if total and done > self.before[2]:
+            left = (total - done) * (now - self.start) / (done - self.before[2])
+            text += f", {100 * done / total:.0f} %, {left:,.0f} s left"
+        print(text, file=sys.stderr)
 
 
 COMMANDS: dict[str, Any] = {

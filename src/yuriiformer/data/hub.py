@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yuriiformer.data.sources import Chunk, Split
-from yuriiformer.errors import DataError
+from yuriiformer.errors import DataError, one_line
 
 RECORDS = 1000  # a chunk
 
@@ -25,7 +25,17 @@ class Hub:
     revision: str
     column: str = "text"
     own_split: bool = False
-    total: int | None = None
+
+    @property
+    def total(self) -> int | None:
+        """Records, where the hub knows their number."""
+        total = 0
+        for split in self.splits:
+            known = (self._open(split).info.splits or {}).get(split)
+            if known is None or not known.num_examples:
+                return None
+            total += known.num_examples
+        return total
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "hub", "name": self.name, "splits": list(self.splits),
@@ -34,26 +44,49 @@ class Hub:
     def state(self) -> list[int]:
         return []  # a revision does not change
 
-    def chunks(self) -> Iterator[Chunk]:
-        import datasets  # noqa: PLC0415
-
+    def chunks(self, skip: int = 0) -> Iterator[Chunk]:
         first = 0
         for split in self.splits:
-            try:
-                rows = datasets.load_dataset(
-                    self.name, split=split, streaming=True, revision=self.revision
-                )
-                texts = (row[self.column] for row in rows)
-                while batch := list(itertools.islice(texts, RECORDS)):
+            rows, before = self._open(split), 0
+            if len(self.splits) == 1:  # what is skipped need not be fetched again
+                rows, first, before, skip = rows.skip(skip * RECORDS), skip * RECORDS, 0, 0
+            for batch in self._batches(rows):
+                if skip:
+                    skip -= 1
+                else:
                     ours: Split | None = None
                     if self.own_split:
                         ours = "train" if split == "train" else "val"
-                    yield Chunk(first, len(batch), "texts", batch, split=ours)
-                    first += len(batch)
-            except KeyError:
-                raise DataError(f"{self.name}: no column {self.column!r}: use --column") from None
-            except (OSError, ValueError, RuntimeError) as error:
+                    yield Chunk(first, len(batch), "texts", batch, self.name, before, self.column,
+                                ours, first + len(batch))  # fmt: skip
+                first, before = first + len(batch), before + len(batch)
+
+    def _open(self, split: str) -> Any:
+        import datasets  # noqa: PLC0415
+
+        try:
+            return datasets.load_dataset(
+                self.name, split=split, streaming=True, revision=self.revision
+            )
+        except Exception as error:  # the client lets many kinds of network error through
+            raise _out_of_reach(self.name, error) from None
+
+    def _batches(self, rows: Any) -> Iterator[list[Any]]:
+        stream = iter(rows)
+        while True:
+            try:
+                batch = list(itertools.islice(stream, RECORDS))
+            except Exception as error:
                 raise _out_of_reach(self.name, error) from None
+            if not batch:
+                return
+            for row in batch:
+                if self.column not in row:
+                    has = ", ".join(row)
+                    raise DataError(
+                        f"{self.name} has no column {self.column!r}; it has {has}: use --column"
+                    )
+            yield [row[self.column] for row in batch]
 
 
 def find_revision(name: str, revision: str | None = None) -> str:
@@ -66,13 +99,13 @@ def find_revision(name: str, revision: str | None = None) -> str:
         raise DataError(
             f"reading the hub needs the package {error.name!r}: pip install 'yuriiformer[data]'"
         ) from None
-    except Exception as error:  # the client lets many kinds of network error through
+    except Exception as error:
         raise _out_of_reach(name, error) from None
     return str(info.sha)
 
 
 def _out_of_reach(name: str, error: Exception) -> DataError:
-    reason = " ".join(str(error).split())[:160] or type(error).__name__
+    reason = one_line(error)[:160]
     return DataError(
         f"the hub's dataset {name} cannot be read ({reason}). Without a network: download its "
         "files elsewhere and pass --from PATH, or use 'yurii prepare tales', which needs none"

@@ -30,7 +30,7 @@ def mix(words: Words) -> Words:
 
 def hash_words(seed: int, *parts: Any) -> Words:
     """A 64-bit hash of a seed and integers; arrays among the parts are hashed elementwise."""
-    state: Words = mix(np.asarray(seed % 2**64, dtype=np.uint64))
+    state: Words = mix(np.asarray(int(seed) % 2**64, dtype=np.uint64))
     for part in parts:
         state = mix(state ^ mix(np.asarray(part).astype(np.uint64)))
     return state

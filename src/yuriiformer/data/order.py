@@ -12,6 +12,7 @@ a step costs milliseconds and next to no memory.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +23,23 @@ from yuriiformer.errors import DataError
 
 Starts = NDArray[np.int64]
 
+MAX_EPOCHS = 2**24  # their sizes are kept in a table
+
 _OFFSET, _PERMUTATION = 1, 2  # what a hash is for, so that no two uses share one
+
+
+def _whole(name: str, value: object, least: int | None) -> int:
+    """A whole number, of whatever integer type."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        bound = "" if least is None else f" of at least {least}"
+        raise DataError(f"{name} must be a whole number{bound}, not {value!r}")
+    return number
 
 
 def permute(index: Words, size: Words, seed: int, epoch: Words, rounds: int) -> Words:
@@ -61,9 +78,8 @@ class BatchOrder:
 
     def __post_init__(self) -> None:
         for name in ("n_tokens", "context", "sequences"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise DataError(f"{name} must be a whole number of at least 1, not {value!r}")
+            object.__setattr__(self, name, _whole(name, getattr(self, name), least=1))
+        object.__setattr__(self, "seed", _whole("seed", self.seed, least=None))
         if self.n_tokens < self.context + 1:
             raise DataError(
                 f"{self.n_tokens} tokens are shorter than one block of {self.context} and its "
@@ -92,9 +108,12 @@ class BatchOrder:
 
     def starts(self, step: int) -> Starts:
         """Where each of the step's sequences begins: int64, (sequences,)."""
-        if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
-            raise DataError(f"a step is a whole number from 0, not {step!r}")
-        place = int(step) * self.sequences + np.arange(self.sequences, dtype=np.int64)
+        step = _whole("step", step, least=0)
+        if (step + 1) * self.sequences // self.blocks > MAX_EPOCHS:
+            raise DataError(
+                f"step {step} lies more than {MAX_EPOCHS:,} epochs ahead: give more text"
+            )
+        place = step * self.sequences + np.arange(self.sequences, dtype=np.int64)
         ends = self._epoch_ends(int(place[-1]))
         epochs = np.searchsorted(ends, place, side="right")
         before = np.where(epochs > 0, ends[epochs - 1], 0)
@@ -114,13 +133,14 @@ class BatchOrder:
 
         Shares follow one another: joined over the processes they are `starts(step)`.
         """
-        if self.sequences % processes or not 0 <= process < processes:
+        processes, process = _whole("processes", processes, 1), _whole("process", process, 0)
+        if self.sequences % processes or process >= processes:
             raise DataError(
                 f"{self.sequences} sequences a step cannot be shared by process {process} of "
                 f"{processes}: the number of processes must divide the sequences"
             )
         share = np.split(self.starts(step), processes)[process]
-        size = micro_batch or len(share)
+        size = len(share) if micro_batch is None else _whole("micro_batch", micro_batch, 1)
         return [share[i : i + size] for i in range(0, len(share), size)]
 
     def _epoch_ends(self, place: int) -> Starts:

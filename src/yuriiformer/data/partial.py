@@ -1,9 +1,9 @@
 """The folder of an unfinished preparation: what is in it is either complete or can be gone on with.
 
-All work is done in ``OUT.partial``. A journal says how far it is; it is written after the tokens
-it speaks of are on the disk, so after a crash the files are cut back to what the journal knows.
-At the end the whole folder is renamed to ``OUT``, in one step: nothing unfinished ever bears the
-name of something finished.
+All work is done in ``OUT.partial``. A journal says what is being made and how far it is; it is
+written first of all, and then each time after the tokens it speaks of are on the disk, so after a
+crash the files are cut back to what the journal knows. At the end the whole folder is renamed to
+``OUT``, in one step: nothing unfinished ever bears the name of something finished.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
@@ -54,7 +56,9 @@ class Partial:
 
     def __init__(self, out: Path, plan: dict[str, Any], *, restart: bool = False) -> None:
         self.out = out
-        self.plan = plan
+        self.plan = json.loads(json.dumps(plan))
+        if not out.name:
+            raise DataError(f"{out} cannot be a folder of prepared data: name another --out")
         self.folder = out.with_name(f"{out.name}.partial")
         self.progress = Progress()
         self._files: dict[Split, IO[bytes]] = {}
@@ -63,9 +67,7 @@ class Partial:
         self._take()
         try:
             if restart:
-                for path in self.folder.iterdir():
-                    if path.name != LOCK:
-                        path.unlink()
+                self._clear()
             self._go_on()
         except BaseException:
             self.close()
@@ -73,16 +75,20 @@ class Partial:
 
     def _take(self) -> None:
         """Make the folder, and make sure that nobody else works in it."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / LOCK).open("wb")
-        except OSError as error:
-            raise DataError(f"{self.folder} cannot be written: {error}") from None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.folder / LOCK).open("wb")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
             raise DataError(f"another process is preparing {self.out} right now") from None
+
+    def _clear(self) -> None:
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink()
 
     @property
     def finished(self) -> bool:
@@ -90,29 +96,47 @@ class Partial:
         return (self.folder / META).is_file() and not (self.folder / JOURNAL).exists()
 
     def _go_on(self) -> None:
-        journal = self.folder / JOURNAL
-        if journal.is_file():
-            data = json.loads(journal.read_text(encoding="utf-8"))
-            self._same_plan(data["plan"])
-            saved = data["progress"]
-            train, val = (Tally(**saved.pop(split)) for split in SPLITS)
-            self.progress = Progress(**saved, train=train, val=val)
         if self.finished:
+            meta = self._load(META)
+            self._same_plan({key: meta.get(key) for key in ("settings", "source", "format")})
             return
+        if (self.folder / JOURNAL).is_file():
+            data = self._load(JOURNAL)
+            self._same_plan(data.get("plan", {}))
+            try:
+                saved = dict(data["progress"])
+                train, val = (Tally(**saved.pop(split)) for split in SPLITS)
+                self.progress = Progress(**saved, train=train, val=val)
+            except (KeyError, TypeError, ValueError):
+                raise self._damaged(JOURNAL) from None
+        else:
+            self._clear()  # files without a journal: nobody knows what they are
         for split in SPLITS:
             path = self.folder / f"{split}.bin"
             path.touch()
             file = path.open("r+b")
+            self._files[split] = file
             size = 2 * self.progress.of(split).tokens
             if path.stat().st_size < size:
                 raise DataError(f"{path} is shorter than its journal says: use --restart")
             file.truncate(size)  # what the journal does not know of is written again
             file.seek(size)
-            self._files[split] = file
+        self.commit()
+
+    def _load(self, name: str) -> dict[str, Any]:
+        try:
+            data = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        except ValueError:
+            raise self._damaged(name) from None
+        if not isinstance(data, dict):
+            raise self._damaged(name)
+        return data
+
+    def _damaged(self, name: str) -> DataError:
+        return DataError(f"{self.folder / name} is damaged: use --restart to begin anew")
 
     def _same_plan(self, before: dict[str, Any]) -> None:
-        now = json.loads(json.dumps(self.plan))
-        differs = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+        differs = sorted(key for key in before if before[key] != self.plan.get(key))
         if differs:
             raise DataError(
                 f"{self.folder} holds an unfinished preparation with another {', '.join(differs)}: "
@@ -140,7 +164,9 @@ class Partial:
 
     def publish(self) -> None:
         """The last step, also for a preparation that was stopped just before it."""
-        (self.folder / LOCK).unlink(missing_ok=True)
+        for path in self.folder.iterdir():
+            if path.suffix == ".part" or path.name == LOCK:  # of a write that was cut off
+                path.unlink()
         self._lock.close()
         self.folder.rename(self.out)
         _sync_folder(self.out.parent)
@@ -148,15 +174,20 @@ class Partial:
     def close(self) -> None:
         """Let go of the folder, so that another process may go on with it."""
         for file in self._files.values():
-            file.close()
+            with suppress(OSError):  # what could not be flushed is not in the journal either
+                file.close()
         self._lock.close()
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
     """Whole or not at all: written aside, synced, renamed."""
     part = path.with_name(f"{path.name}.part")
     with part.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     part.rename(path)

@@ -7,7 +7,6 @@ says what they are made of.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 import signal
@@ -26,7 +25,7 @@ import numpy as np
 
 import yuriiformer
 from yuriiformer.data.mixing import hash_words, uniform
-from yuriiformer.data.partial import SPLITS, Partial, Progress, Tally
+from yuriiformer.data.partial import SPLITS, Partial, Progress, Tally, write_text
 from yuriiformer.data.records import ChunkReader
 from yuriiformer.data.sources import Chunk, Source, Split
 from yuriiformer.data.tokenizers import (
@@ -40,7 +39,7 @@ from yuriiformer.data.tokenizers import (
 from yuriiformer.errors import DataError
 
 FORMAT = 1
-COMMIT_SECONDS = 2.0
+COMMIT_SECONDS = float(os.environ.get("YURII_COMMIT_SECONDS", "2"))  # tests set it lower
 BPE_SAMPLE = 50_000_000  # characters of training documents that a small BPE is trained on
 _SPLIT = 3  # what the hash is for
 
@@ -56,7 +55,6 @@ class Settings:
         seed: decides which documents are validation.
         val_fraction: a document is validation when hash(seed, index) falls below this.
         end_mark: an end-of-text token ``after`` every document, or only ``between`` documents.
-        column: where the text stands in .jsonl and .parquet files.
         strict: stop at text that is not valid UTF-8.
     """
 
@@ -64,7 +62,6 @@ class Settings:
     seed: int = 0
     val_fraction: float = 0.05
     end_mark: Literal["after", "between"] = "after"
-    column: str = "text"
     strict: bool = False
 
     def __post_init__(self) -> None:
@@ -90,7 +87,7 @@ def is_validation(seed: int, index: Any, fraction: float) -> Any:
 
 def tokenize_chunk(chunk: Chunk, settings: Settings, tokenizer: Tokenizer) -> Written:
     """Read a chunk and turn its documents into the bytes of both files."""
-    reader = ChunkReader(settings.column, strict=settings.strict)
+    reader = ChunkReader(strict=settings.strict)
     documents = reader.documents(chunk)
     kept = [(i, text) for i, text in enumerate(documents) if text]
     tokens = tokenizer.encode_batch([text for _, text in kept])
@@ -121,28 +118,30 @@ def prepare(
     report: Report | None = None,
 ) -> dict[str, Any]:
     """Write a prepared corpus to ``out``, going on where a stopped one was; returns its meta."""
-    out = Path(os.path.abspath(out))
+    out = Path(out).resolve()
     plan = {
         "settings": settings.__dict__,
         "source": source.describe(),
         "state of the source": source.state(),
         "format": FORMAT,
     }
-    partial = Partial(out, plan, restart=restart)
+    partial = None
     try:
+        partial = Partial(out, plan, restart=restart)
         if not partial.finished:
             tokenizer = _tokenizer(source, partial.folder, settings)
             _write_all(source, partial, settings, tokenizer, workers, report)
             partial.finish(_meta(partial, settings, source, tokenizer))
         else:
             partial.publish()
-    except OSError as error:
+    except OSError as error:  # a source's own are DataErrors already
         raise DataError(
-            f"{partial.folder} cannot be written: {error}; put that right and give the same "
+            f"{out}.partial cannot be written: {error}; put that right and give the same "
             "command again: it goes on where it was"
         ) from error
     finally:
-        partial.close()
+        if partial is not None:
+            partial.close()
     meta: dict[str, Any] = json.loads((out / "meta.json").read_text(encoding="utf-8"))
     return meta
 
@@ -158,11 +157,7 @@ def _tokenizer(source: Source, folder: Path, settings: Settings) -> Tokenizer:
             f"the text gives a BPE of only {trained.vocab_size} tokens, not {size}: use "
             f"--tokenizer bpe:{trained.vocab_size} or more text"
         )
-    part = folder / "tokenizer.part"
-    part.mkdir(exist_ok=True)
-    trained.save(part)
-    (part / TOKENIZER_FILE).rename(folder / TOKENIZER_FILE)
-    part.rmdir()
+    write_text(folder / TOKENIZER_FILE, trained.to_text())
     return trained
 
 
@@ -170,7 +165,7 @@ def _training_texts(source: Source, settings: Settings) -> Iterator[str]:
     """Training documents from the corpus's start, up to a fixed amount."""
     taken = 0
     for chunk in source.chunks():
-        documents = ChunkReader(settings.column, strict=settings.strict).documents(chunk)
+        documents = ChunkReader(strict=settings.strict).documents(chunk)
         index = chunk.first + np.arange(len(documents))
         held_out = is_validation(settings.seed, index, settings.val_fraction)
         for document, out in zip(documents, held_out, strict=True):
@@ -190,8 +185,8 @@ def _write_all(
     report: Report | None,
 ) -> None:
     """Every chunk that is not yet written, in order."""
-    progress = partial.progress
-    chunks = itertools.islice(source.chunks(), progress.chunks, None)
+    progress, total = partial.progress, source.total
+    chunks = source.chunks(skip=progress.chunks)
     committed = time.monotonic()
     for chunk, written in _map(chunks, settings, tokenizer, partial.folder, workers):
         for split in SPLITS:
@@ -207,10 +202,15 @@ def _write_all(
             partial.commit()
             committed = time.monotonic()
         if report:
-            report(progress, chunk.done, source.total)
+            report(progress, chunk.done, total)
     partial.commit()
+    if not progress.train.documents and progress.val.documents:
+        raise DataError(
+            f"all documents ({progress.val.documents}) fell into the validation split: give more "
+            "documents (a .txt file is one unless <|endoftext|> parts it), or --val-fraction 0"
+        )
     if not progress.train.documents:
-        raise DataError("there is no training document in this source: nothing to prepare")
+        raise DataError("there is no document with text in this source: nothing to prepare")
 
 
 def _map(
@@ -286,12 +286,8 @@ def _meta(
             "end_of_text": tokenizer.end_of_text,
         },
         "splits": splits,
-        "split_rule": {
-            "kind": "the source's own" if source.own_split else "hash of (seed, document index)",
-            "seed": settings.seed,
-            "val_fraction": settings.val_fraction,
-        },
-        "end_mark": settings.end_mark,
+        "split_rule": "the source's own" if source.own_split else "hash of (seed, document index)",
+        "settings": settings.__dict__,
         "empty_documents": progress.empty,
         "invalid_utf8_documents": progress.invalid,
         "source": source.describe(),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from yuriiformer.data.sources import Chunk, open_parquet
+from yuriiformer.data.formats import parquet_values
+from yuriiformer.data.sources import BOM, Chunk
 from yuriiformer.errors import DataError
 
 
 class ChunkReader:
     """Reads chunks; counts documents that were not valid UTF-8 (or stops at the first)."""
 
-    def __init__(self, column: str = "text", *, strict: bool = False) -> None:
-        self.column = column
+    def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
         self.invalid = 0
 
@@ -24,18 +24,21 @@ class ChunkReader:
     def _records(self, chunk: Chunk) -> Iterator[str | None]:
         if chunk.kind == "txt":
             for offset, record in chunk.payload:
-                yield self._decode(record, chunk.path, offset)
+                bare = record.removeprefix(BOM) if offset == 0 else record
+                yield self._decode(bare, chunk.path, offset + len(record) - len(bare))
         elif chunk.kind == "jsonl":
-            lines = chunk.payload.removesuffix(b"\n").split(b"\n")
-            for number, line in enumerate(lines, chunk.line + 1):
-                yield self._from_json(line, f"{chunk.path}:{number}")
+            data = chunk.payload if chunk.before else chunk.payload.removeprefix(BOM)
+            lines = data.removesuffix(b"\n").split(b"\n")
+            for number, line in enumerate(lines, chunk.before + 1):
+                yield self._from_json(line, chunk.column, f"{chunk.path}:{number}")
         elif chunk.kind == "parquet":
-            file = open_parquet(chunk.path, self.column)
-            table = file.read_row_group(chunk.payload, columns=[self.column])
-            for value in table.column(0).to_pylist():
-                yield self._checked(value, chunk.path)
+            values = parquet_values(chunk.payload, chunk.path, chunk.column)
+            for number, value in enumerate(values, chunk.before + 1):
+                where = f"{chunk.path}, row {number}"
+                yield None if value is None else self._decode(value, where)
         elif chunk.kind == "texts":
-            yield from chunk.payload
+            for number, value in enumerate(chunk.payload, chunk.before + 1):
+                yield self._checked(value, chunk.column, f"{chunk.path}, row {number}")
         else:
             from yuriiformer.data.tales import story  # noqa: PLC0415
 
@@ -55,7 +58,7 @@ class ChunkReader:
         self.invalid += 1
         return record.decode("utf-8", "replace")
 
-    def _from_json(self, line: bytes, where: str) -> str | None:
+    def _from_json(self, line: bytes, column: str, where: str) -> str | None:
         """The text of one line; a blank line is a record without text."""
         text = self._decode(line, where).strip()
         if not text:
@@ -65,18 +68,18 @@ class ChunkReader:
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON: {error}") from None
         if not isinstance(data, dict):
-            raise DataError(f"{where}: a line must be an object with the text in {self.column!r}")
-        if self.column not in data:
+            raise DataError(f"{where}: a line must be an object with the text in {column!r}")
+        if column not in data:
             keys = ", ".join(map(str, data)) or "none"
-            raise DataError(f"{where}: no column {self.column!r}; it has {keys}: use --column")
-        return self._checked(data[self.column], where)
+            raise DataError(f"{where}: no column {column!r}; it has {keys}: use --column")
+        return self._checked(data[column], column, where)
 
-    def _checked(self, value: object, where: str) -> str | None:
+    def _checked(self, value: object, column: str, where: str) -> str | None:
         if value is None:
             return None
-        if isinstance(value, str):
-            return value if value.isascii() else self._without_surrogates(value, where)
-        raise DataError(f"{where}: column {self.column!r} holds no text but {value!r:.40}")
+        if not isinstance(value, str):
+            raise DataError(f"{where}: column {column!r} holds no text but {value!r:.40}")
+        return value if value.isascii() else self._without_surrogates(value, where)
 
     def _without_surrogates(self, text: str, where: str) -> str:
         """JSON can write half a character (\\ud800); no UTF-8 has it."""

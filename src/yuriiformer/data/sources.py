@@ -1,4 +1,4 @@
-"""Where documents come from: files of several kinds, the hub, the generated tales.
+"""Where documents come from: files of several kinds, and the generated tales (see also `hub`).
 
 A source cuts its records into chunks of about a megabyte without looking into them; workers read
 the chunks (`records`). A record's index is its place in the corpus, whatever becomes of it, so the
@@ -7,22 +7,23 @@ split of documents depends neither on chunks nor on workers.
 
 from __future__ import annotations
 
-import gzip
-import io
+import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol, cast
+from typing import IO, Any, Literal, Protocol
 
+from yuriiformer.data.formats import open_parquet, unpacked, zstd_error
 from yuriiformer.data.tokenizers import END_OF_TEXT
-from yuriiformer.errors import DataError
+from yuriiformer.errors import DataError, one_line
 
 Split = Literal["train", "val"]
 Kind = Literal["txt", "jsonl", "parquet", "texts", "tales"]
 
 CHUNK_BYTES = 2**20
 MARKER = END_OF_TEXT.encode()
-SUFFIXES = (".txt", ".jsonl", ".parquet")
+BOM = b"\xef\xbb\xbf"
+TEXT_KINDS = (".txt", ".jsonl")
 PACKED = (".gz", ".zst")
 
 
@@ -35,7 +36,8 @@ class Chunk:
     kind: Kind
     payload: Any
     path: str = ""
-    line: int = 0  # lines before it in its file
+    before: int = 0  # records before it in its file
+    column: str = "text"
     split: Split | None = None  # where the source itself says so
     done: int = 0  # how much of the source's total is behind its end
 
@@ -56,8 +58,8 @@ class Source(Protocol):
     def state(self) -> list[int]:
         """What must not have changed when a preparation is resumed, beside the description."""
 
-    def chunks(self) -> Iterator[Chunk]:
-        """All chunks, the same each time."""
+    def chunks(self, skip: int = 0) -> Iterator[Chunk]:
+        """All chunks, the same each time, without the first ``skip``."""
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
@@ -65,15 +67,17 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.is_file() and _suffix(p))
+            inside = sorted(p for p in path.rglob("*") if p.is_file() and _kind(p))
             if not inside:
-                raise DataError(f"{path}: no {', '.join(SUFFIXES)} file in this folder")
+                raise DataError(f"{path}: no .txt, .jsonl or .parquet file in this folder")
             found += inside
         elif not path.exists():
             raise DataError(f"no file {str(path)!r}")
-        elif not _suffix(path):
-            known = ", ".join((*SUFFIXES, *(f".jsonl{packed}" for packed in PACKED)))
-            raise DataError(f"{path}: unknown kind of file; known are {known}")
+        elif not _kind(path):
+            raise DataError(
+                f"{path}: unknown kind of file; known are .txt and .jsonl (also with .gz or .zst) "
+                "and .parquet"
+            )
         else:
             found.append(path)
     for path in found:
@@ -82,12 +86,12 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _suffix(path: Path) -> str:
-    """The kind of a file, compression left aside; empty if unknown."""
-    suffixes = path.suffixes
-    if suffixes and suffixes[-1] in PACKED:
-        suffixes = suffixes[:-1]
-    return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else ""
+def _kind(path: Path) -> str:
+    """.txt, .jsonl (compression left aside) or .parquet; empty if it is none of them."""
+    if path.suffix == ".parquet":
+        return ".parquet"
+    inner = Path(path.stem).suffix if path.suffix in PACKED else path.suffix
+    return inner if inner in TEXT_KINDS else ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,6 @@ class Files:
     column: str = "text"
     drop_cut_ends: bool = False
     split: Split | None = None
-    first: int = 0
 
     @property
     def total(self) -> int | None:
@@ -117,36 +120,42 @@ class Files:
     def state(self) -> list[int]:
         return [path.stat().st_mtime_ns for path in self.paths]
 
-    def chunks(self) -> Iterator[Chunk]:
-        first, behind = self.first, 0
+    def chunks(self, skip: int = 0) -> Iterator[Chunk]:
+        first, behind = 0, 0
         for path in self.paths:
             size = path.stat().st_size
-            for chunk in self._of_file(path, first, behind, size):
-                yield chunk
-                first = chunk.first + chunk.count
+            before = 0
+            for kind, payload, count, read in self._pieces(path, size):
+                if skip:
+                    skip -= 1
+                else:
+                    yield Chunk(first, count, kind, payload, str(path), before, self.column,
+                                self.split, behind + min(size, read))  # fmt: skip
+                first, before = first + count, before + count
             behind += size
 
-    def _of_file(self, path: Path, first: int, behind: int, size: int) -> Iterator[Chunk]:
-        kind = _suffix(path)
-        if kind == ".parquet":
-            yield from self._parquet(path, first, behind)
-            return
+    def _pieces(self, path: Path, size: int) -> Iterator[tuple[Kind, Any, int, int]]:
+        """(kind, payload, records, bytes read so far) of one file."""
         try:
-            with path.open("rb") as raw, _unpacked(raw, path) as file:
-                pieces = self._texts(file) if kind == ".txt" else _lines(file)
-                line = 0
-                for payload, count in pieces:
-                    done = behind + min(size, raw.tell())
-                    name = "txt" if kind == ".txt" else "jsonl"
-                    yield Chunk(first, count, cast(Kind, name), payload, str(path), line,
-                                self.split, done)  # fmt: skip
-                    first, line = first + count, line + count
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise DataError(f"{path}: the compressed file is damaged: {error}") from None
+            if _kind(path) == ".parquet":
+                yield from self._parquet(path, size)
+                return
+            with path.open("rb") as raw, unpacked(raw, path) as file:
+                if _kind(path) == ".txt":
+                    for documents in self._texts(file):
+                        yield "txt", documents, len(documents), raw.tell()
+                else:
+                    for lines in _lines(file):
+                        count = lines.count(b"\n") + (not lines.endswith(b"\n"))
+                        yield "jsonl", lines, count, raw.tell()
+        except (EOFError, zlib.error, zstd_error()) as error:
+            raise DataError(
+                f"{path}: the compressed file is damaged or cut: {one_line(error)}"
+            ) from None
         except OSError as error:
-            raise DataError(f"{path} cannot be read: {error}") from None
+            raise DataError(f"{path} cannot be read: {one_line(error)}") from None
 
-    def _texts(self, file: IO[bytes]) -> Iterator[tuple[list[tuple[int, bytes]], int]]:
+    def _texts(self, file: IO[bytes]) -> Iterator[list[tuple[int, bytes]]]:
         """(place, bytes) of documents between markers, or of the whole file if it has none."""
         documents: list[tuple[int, bytes]] = []
         size, marked = 0, False
@@ -158,19 +167,17 @@ class Files:
                 size += len(document)
             marked = marked or ended
             if size >= CHUNK_BYTES:
-                yield documents, len(documents)
+                yield documents
                 documents, size = [], 0
         if documents:
-            yield documents, len(documents)
+            yield documents
 
-    def _parquet(self, path: Path, first: int, behind: int) -> Iterator[Chunk]:
+    def _parquet(self, path: Path, size: int) -> Iterator[tuple[Kind, Any, int, int]]:
         file = open_parquet(path, self.column)
-        groups = file.metadata.num_row_groups
-        for group in range(groups):
-            rows = file.metadata.row_group(group).num_rows
-            done = behind + path.stat().st_size * (group + 1) // groups
-            yield Chunk(first, rows, "parquet", group, str(path), 0, self.split, done)
-            first += rows
+        rows, seen = max(1, file.metadata.num_rows), 0
+        for batch in file.iter_batches(batch_size=1000, columns=[self.column]):
+            seen += batch.num_rows
+            yield "parquet", batch.column(0), batch.num_rows, size * seen // rows
 
 
 def _between_marks(file: IO[bytes]) -> Iterator[tuple[int, bytes, bool]]:
@@ -193,40 +200,13 @@ def _between_marks(file: IO[bytes]) -> Iterator[tuple[int, bytes, bool]]:
 
 def _stripped(place: int, document: bytes) -> tuple[int, bytes]:
     """Line ends around a marker are the file's layout, not the document's."""
-    bare = document.strip()
-    return place + len(document) - len(document.lstrip()), bare
+    return place + len(document) - len(document.lstrip()), document.strip()
 
 
-def _lines(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Whole lines, about a megabyte at a time, with their number."""
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Whole lines, about a megabyte at a time."""
     while data := file.read(CHUNK_BYTES):
-        data += file.readline()
-        yield data, data.count(b"\n") + (not data.endswith(b"\n"))
-
-
-def _unpacked(raw: IO[bytes], path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
-    if path.suffix == ".zst":
-        import zstandard  # noqa: PLC0415
-
-        return io.BufferedReader(cast(Any, zstandard.ZstdDecompressor().stream_reader(raw)))
-    return raw
-
-
-def open_parquet(path: Path | str, column: str) -> Any:
-    """A parquet file that has the column; otherwise an error says which it has."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a parquet file: {error}") from None
-    names = file.schema_arrow.names
-    if column not in names:
-        raise DataError(f"{path} has no column {column!r}; it has {', '.join(names)}: use --column")
-    return file
+        yield data + file.readline()
 
 
 @dataclass(frozen=True)
@@ -246,12 +226,17 @@ class Parts:
     def state(self) -> list[int]:
         return [time for part in self.parts for time in part.state()]
 
-    def chunks(self) -> Iterator[Chunk]:
-        behind = 0
+    def chunks(self, skip: int = 0) -> Iterator[Chunk]:
+        first, behind = 0, 0
         for part in self.parts:
+            last = first
             for chunk in part.chunks():
-                yield Chunk(**{**chunk.__dict__, "done": behind + chunk.done})
-            behind += part.total or 0
+                last = first + chunk.first + chunk.count
+                if skip:
+                    skip -= 1
+                else:
+                    yield replace(chunk, first=first + chunk.first, done=behind + chunk.done)
+            first, behind = last, behind + (part.total or 0)
 
 
 @dataclass(frozen=True)
@@ -272,8 +257,8 @@ class Tales:
     def state(self) -> list[int]:
         return []
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self, skip: int = 0) -> Iterator[Chunk]:
         size = 1000
-        for first in range(0, self.stories, size):
+        for first in range(skip * size, self.stories, size):
             count = min(size, self.stories - first)
             yield Chunk(first, count, "tales", self.seed, done=first + count)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from yuriiformer.data.partial import META
+from yuriiformer.data.partial import JOURNAL, META
 from yuriiformer.data.prepare import FORMAT
 from yuriiformer.data.sources import Split
 from yuriiformer.data.tokenizers import Tokenizer, Tokens, load_tokenizer, padded
@@ -36,12 +36,18 @@ class TokenStore:
             if folder.with_name(f"{folder.name}.partial").is_dir():
                 hint = ": its preparation was stopped; give the same 'yurii prepare' again"
             raise DataError(f"no prepared data in {str(folder)!r}{hint}")
+        if (folder / JOURNAL).exists():
+            raise DataError(
+                f"{folder} is an unfinished preparation: finish it with 'yurii prepare'"
+            )
         meta = _read_meta(folder)
         splits: tuple[Split, Split] = ("train", "val")
         arrays = [_map_file(folder, split, meta, verify=verify) for split in splits]
         return cls(folder, arrays[0], arrays[1], meta)
 
     def split(self, name: Split) -> Tokens:
+        if name not in ("train", "val"):
+            raise DataError(f"there is no split {name!r}: use 'train' or 'val'")
         return self.train if name == "train" else self.val
 
     @property
@@ -52,6 +58,13 @@ class TokenStore:
                 f"{self.folder} has no {META}, as nanoGPT leaves it: say its vocabulary yourself"
             )
         return int(self.meta["tokenizer"]["vocab_size"])
+
+    @property
+    def used_vocab_size(self) -> int:
+        """The vocabulary, or (where it is not known) the ids that occur."""
+        if self.meta is not None:
+            return self.vocab_size
+        return max(int(tokens.max()) + 1 if len(tokens) else 1 for tokens in (self.train, self.val))
 
     @property
     def padded_vocab_size(self) -> int:
@@ -67,6 +80,12 @@ class TokenStore:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Inputs and targets that begin at ``starts``: int64, each (sequences, context)."""
         tokens = self.split(split)
+        wrong = (starts < 0) | (starts + context >= len(tokens))
+        if wrong.any():
+            raise DataError(
+                f"a sequence of {context} tokens and its last target cannot begin at "
+                f"{starts[wrong][0]}: the {split} split has {len(tokens)} tokens"
+            )
         windows = np.stack([tokens[start : start + context + 1] for start in starts.tolist()])
         whole = windows.astype(np.int64)
         return whole[:, :-1], whole[:, 1:]
@@ -82,6 +101,16 @@ class TokenStore:
             )
 
 
+_NEEDED: dict[str, type] = {
+    **{f"splits.{split}.{key}": int for split in ("train", "val")
+       for key in ("tokens", "documents", "text_bytes")},
+    **{f"splits.{split}.sha256": str for split in ("train", "val")},
+    "tokenizer.name": str, "tokenizer.vocab_size": int, "tokenizer.end_of_text": int,
+    "tokenizer.padded_vocab_size": int, "split_rule": str, "settings": dict, "source.kind": str,
+    "empty_documents": int, "invalid_utf8_documents": int,
+}  # fmt: skip
+
+
 def _read_meta(folder: Path) -> dict[str, Any] | None:
     path = folder / META
     if not path.is_file():
@@ -90,9 +119,12 @@ def _read_meta(folder: Path) -> dict[str, Any] | None:
         meta = json.loads(path.read_text(encoding="utf-8"))
         if meta["format"] != FORMAT:
             raise DataError(f"{path} has format {meta['format']!r}; this version reads {FORMAT}")
-        for split in ("train", "val"):
-            int(meta["splits"][split]["tokens"]), str(meta["splits"][split]["sha256"])
-        str(meta["tokenizer"]["name"]), int(meta["tokenizer"]["vocab_size"])
+        for path_in, kind in _NEEDED.items():
+            value = meta
+            for key in path_in.split("."):
+                value = value[key]
+            if not isinstance(value, kind):
+                raise TypeError(f"{path_in} is {value!r}")
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, DataError):
             raise

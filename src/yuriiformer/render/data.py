@@ -30,7 +30,7 @@ def token_counts(tokens: Tokens, vocab_size: int) -> NDArray[np.int64]:
 
 def unigram_entropy(counts: NDArray[np.int64]) -> float:
     """Nats a token of a model that knows only how frequent tokens are."""
-    share = counts[counts > 0] / counts.sum()
+    share = counts[counts > 0] / max(counts.sum(), 1)
     return float(-(share * np.log(share)).sum())
 
 
@@ -47,7 +47,7 @@ def samples(store: TokenStore, number: int, *, characters: int = 300) -> list[st
 def describe_store(store: TokenStore, *, context: int, sequences: int) -> dict[str, Any]:
     """Everything about a corpus as plain data."""
     result: dict[str, Any] = {"folder": str(store.folder), "meta": store.meta}
-    vocab = store.vocab_size if store.meta else int(max(store.train.max(), store.val.max())) + 1
+    vocab = store.used_vocab_size
     counts = token_counts(store.train, vocab)
     result["tokens"] = {"train": len(store.train), "val": len(store.val)}
     result["vocabulary"] = {
@@ -55,18 +55,17 @@ def describe_store(store: TokenStore, *, context: int, sequences: int) -> dict[s
         "used": int((counts > 0).sum()),
         "unigram_entropy": unigram_entropy(counts),
     }
-    try:
-        order = BatchOrder(len(store.train), context, sequences)
-        result["blocks"], result["steps_per_epoch"] = order.blocks, order.steps_per_epoch
-    except DataError:
-        result["blocks"] = result["steps_per_epoch"] = 0
+    order = BatchOrder(max(len(store.train), context + 1), context, sequences)
+    enough = len(store.train) > context
+    result["blocks"] = order.blocks if enough else 0
+    result["steps_per_epoch"] = order.steps_per_epoch if enough else 0.0
     top = np.argsort(-counts, kind="stable")[:12]
     tokenizer = store.tokenizer() if store.meta else None
     result["most_frequent"] = [
         {
             "id": int(i),
             "text": tokenizer.decode([int(i)]) if tokenizer else None,
-            "share": float(counts[i] / counts.sum()),
+            "share": float(counts[i] / max(counts.sum(), 1)),
         }
         for i in top
     ]
@@ -96,11 +95,12 @@ def store_text(data: dict[str, Any], shown: list[str], *, context: int, sequence
         per = f", {known['text_bytes'] / max(tokens, 1):.2f} bytes a token" if known else ""
         lines.append(f"  {split}: {tokens:,} tokens{extra}{per}")
     if meta:
-        t, rule = meta["tokenizer"], meta["split_rule"]
+        t, settings = meta["tokenizer"], meta["settings"]
+        by_hash = f", seed {settings['seed']}, validation {100 * settings['val_fraction']:g} %"
         lines.append(f"  tokeniser {t['name']}: {t['vocab_size']:,} tokens, padded to "
                      f"{t['padded_vocab_size']:,}; end of text is {t['end_of_text']}")  # fmt: skip
-        lines.append(f"  split by {rule['kind']}, seed {rule['seed']}, validation "
-                     f"{100 * rule['val_fraction']:g} %")  # fmt: skip
+        own = meta["split_rule"].startswith("the source's")
+        lines.append(f"  split: {meta['split_rule']}{'' if own else by_hash}")
         lines.append(f"  source: {meta['source']['kind']}; empty documents "
                      f"{meta['empty_documents']:,}, invalid UTF-8 in "
                      f"{meta['invalid_utf8_documents']:,}")  # fmt: skip
@@ -109,8 +109,11 @@ def store_text(data: dict[str, Any], shown: list[str], *, context: int, sequence
     vocabulary = data["vocabulary"]
     lines.append(f"  {vocabulary['used']:,} of {vocabulary['size']:,} ids occur; knowing only how "
                  f"often gives {vocabulary['unigram_entropy']:.3f} nats a token")  # fmt: skip
-    lines.append(f"  {data['blocks']:,} blocks of {context} tokens; {data['steps_per_epoch']:.1f} "
-                 f"steps of {sequences} sequences an epoch")  # fmt: skip
+    if data["blocks"]:
+        steps = f"{data['steps_per_epoch']:.1f} steps of {sequences} sequences an epoch"
+        lines.append(f"  {data['blocks']:,} blocks of {context} tokens; {steps}")
+    else:
+        lines.append(f"  too short for one block of {context} tokens: take a smaller --context")
     if meta and (floor := tales_floor(meta)):
         lines.append(f"  {floor}")
     lines.append("  most frequent:")
@@ -129,7 +132,7 @@ def plot_counts(store: TokenStore, path: Path) -> None:
 
     if path.suffix.lower() not in (".svg", ".png", ".pdf"):
         raise YuriiError(f"{str(path)!r}: a plot is written as .svg, .png, .pdf")
-    vocab = store.vocab_size if store.meta else int(max(store.train.max(), store.val.max())) + 1
+    vocab = store.used_vocab_size
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes: Any = figure.add_subplot()
     for split, colour, style in (("train", "#0072B2", "-"), ("val", "#D55E00", "--")):

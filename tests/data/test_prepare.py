@@ -424,7 +424,9 @@ def test_two_at_once_are_refused(tmp_path, many_chunks):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tokenizer", "repeat", "wanted"), [("gpt2", 700, 20), ("bpe:400", 60, 5)])
+@pytest.mark.parametrize(
+    ("tokenizer", "repeat", "wanted"), [("gpt2", 350, 20), ("bpe:400", 150, 6)]
+)
 def test_killed_at_many_moments(tmp_path, tokenizer, repeat, wanted):
     """kill -9 at random moments, again and again: the same bytes, never a finished-looking part."""
     source = tmp_path / "big.jsonl"
@@ -441,7 +443,8 @@ def test_killed_at_many_moments(tmp_path, tokenizer, repeat, wanted):
     whole = time.monotonic() - start
     expected = contents(tmp_path / "whole")
     generator, journals = random.Random(0), []
-    while len(journals) < wanted or len(set(journals)) < wanted // 4:
+    # Until enough kills have hit, half of them in the middle of the writing.
+    while len(journals) < wanted or sum(chunks > 0 for chunks in journals) < wanted // 2:
         assert len(journals) < 10 * wanted
         with subprocess.Popen(
             command("out"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
@@ -456,9 +459,6 @@ def test_killed_at_many_moments(tmp_path, tokenizer, repeat, wanted):
         if (tmp_path / "out").exists():
             assert contents(tmp_path / "out") == expected
             shutil.rmtree(tmp_path / "out")
-    assert (
-        max(journals) > 0
-    )  # some kills hit in the middle of the writing, and it went on from there
     subprocess.run(command("out"), check=True, capture_output=True, env=environment)
     assert contents(tmp_path / "out") == expected
     assert not (tmp_path / "out.partial").exists()
@@ -602,12 +602,8 @@ def test_cut_and_damaged_compressed_files(tmp_path):
         fails(tmp_path, files(path), "is damaged or cut")
         path.write_bytes(b"no such format at all")
         fails(tmp_path, files(path), "is damaged or cut" if suffix == ".zst" else "cannot be read")
-    frames = (
-        zstandard.compress(plain[:1000])
-        + zstandard.compress(b"")
-        + zstandard.compress(plain[1000:])
-    )
-    (tmp_path / "c.jsonl.zst").write_bytes(frames)
+    frames = [zstandard.compress(part) for part in (plain[:1000], b"", plain[1000:])]
+    (tmp_path / "c.jsonl.zst").write_bytes(b"".join(frames))
     prepare(files(tmp_path / "c.jsonl.zst"), tmp_path / "frames", Settings("bytes"))
     prepare(files(tmp_path / "a.jsonl"), tmp_path / "plain", Settings("bytes"))
     assert (tmp_path / "frames" / "train.bin").read_bytes() == (

@@ -12,7 +12,7 @@ import zstandard
 
 import yuriiformer as yf
 from tests.methods.worlds import World
-from tests.model.tiny import tiny, tokens
+from tests.model.tiny import memorise, tiny, tokens
 from yuriiformer.data import tales
 from yuriiformer.model import oracles as registry
 
@@ -48,18 +48,9 @@ def rule_file(tmp_path):
 def test_own_rules_train(rule_file, name, oracles):
     """Each in at most 15 lines; a model of it learns a small batch by heart."""
     assert len(RULES[name].strip().splitlines()) <= 15
-    torch.manual_seed(0)
     model = tiny(rule_file(name), oracles)
     assert model.config.update.name == name
-    optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-2)
-    ids = tokens(model, batch=4)
-    losses = []
-    for _ in range(40):
-        optimizer.zero_grad()
-        loss = model(ids[:, :-1], ids[:, 1:])
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = memorise(model, 40)
     assert losses[-1] < 0.5 * losses[0]
 
 

@@ -31,3 +31,17 @@ def unsettle(model: yf.YuriiFormer, seed: int = 1) -> yf.YuriiFormer:
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.add_(0.3 * noise.to(parameter.dtype))
     return model
+
+
+def memorise(model: yf.YuriiFormer, steps: int) -> list[float]:
+    """Losses while one small batch is learnt by heart."""
+    optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-2)
+    ids = tokens(model, batch=4)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(ids[:, :-1], ids[:, 1:])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses

@@ -48,6 +48,7 @@ bench: install ## side-by-side measurements (see benchmarks/README.md)
 	$(BIN)/python benchmarks/interpreter.py
 	$(BIN)/python benchmarks/loss_memory.py
 	$(BIN)/python benchmarks/order.py
+	$(BIN)/python benchmarks/tales.py
 	$(BIN)/python benchmarks/prepare.py
 
 constraints: ## pin what a fresh install resolves to

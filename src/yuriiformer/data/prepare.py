@@ -33,7 +33,6 @@ from yuriiformer.data.tokenizers import (
     Tokenizer,
     TrainedBPE,
     load_tokenizer,
-    padded,
     trained_size,
 )
 from yuriiformer.errors import DataError
@@ -282,7 +281,7 @@ def _meta(
         "tokenizer": {
             "name": settings.tokenizer,
             "vocab_size": tokenizer.vocab_size,
-            "padded_vocab_size": padded(tokenizer.vocab_size),
+            "padded_vocab_size": tokenizer.padded_vocab_size,
             "end_of_text": tokenizer.end_of_text,
         },
         "splits": splits,

@@ -27,6 +27,10 @@ class Tokenizer(Protocol):
     vocab_size: int
     end_of_text: int
 
+    @property
+    def padded_vocab_size(self) -> int:
+        """Rows of a model's token table."""
+
     def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
         """The tokens of each document; a marker inside one is ordinary text."""
 
@@ -75,7 +79,15 @@ def gpt2_tokenizer() -> Any:
     )
 
 
-class GPT2:
+class _Padded:
+    vocab_size: int
+
+    @property
+    def padded_vocab_size(self) -> int:
+        return padded(self.vocab_size)
+
+
+class GPT2(_Padded):
     name, vocab_size, end_of_text = "gpt2", 50257, 50256
 
     def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
@@ -98,7 +110,7 @@ class GPT2:
         return text
 
 
-class Bytes:
+class Bytes(_Padded):
     name, vocab_size, end_of_text = "bytes", 257, 256
 
     def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
@@ -112,7 +124,7 @@ class Bytes:
         return b"".join(pieces).decode("utf-8", "replace")
 
 
-class TrainedBPE:
+class TrainedBPE(_Padded):
     """A byte-level BPE of Hugging Face's tokenizers, kept beside the data."""
 
     def __init__(self, inner: Any) -> None:

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from yuriiformer.data.sources import Split
 from yuriiformer.errors import DataError
+from yuriiformer.files import sync_folder, write_json
 
 SPLITS: tuple[Split, Split] = ("train", "val")
 JOURNAL, LOCK, META = "progress.json", "lock", "meta.json"
@@ -169,7 +170,7 @@ class Partial:
                 path.unlink()
         self._lock.close()
         self.folder.rename(self.out)
-        _sync_folder(self.out.parent)
+        sync_folder(self.out.parent)
 
     def close(self) -> None:
         """Let go of the folder, so that another process may go on with it."""
@@ -177,26 +178,3 @@ class Partial:
             with suppress(OSError):  # what could not be flushed is not in the journal either
                 file.close()
         self._lock.close()
-
-
-def write_json(path: Path, data: dict[str, Any]) -> None:
-    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Whole or not at all: written aside, synced, renamed."""
-    part = path.with_name(f"{path.name}.part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.rename(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

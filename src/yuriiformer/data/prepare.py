@@ -6,7 +6,6 @@ says what they are made of.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -25,7 +24,7 @@ import numpy as np
 
 import yuriiformer
 from yuriiformer.data.mixing import hash_words, uniform
-from yuriiformer.data.partial import SPLITS, Partial, Progress, Tally, write_text
+from yuriiformer.data.partial import SPLITS, Partial, Progress, Tally
 from yuriiformer.data.records import ChunkReader
 from yuriiformer.data.sources import Chunk, Source, Split
 from yuriiformer.data.tokenizers import (
@@ -36,6 +35,7 @@ from yuriiformer.data.tokenizers import (
     trained_size,
 )
 from yuriiformer.errors import DataError
+from yuriiformer.files import sha256, write_text
 
 FORMAT = 1
 COMMIT_SECONDS = float(os.environ.get("YURII_COMMIT_SECONDS", "2"))  # tests set it lower
@@ -271,8 +271,7 @@ def _meta(
     progress = partial.progress
     splits = {}
     for split in SPLITS:
-        with (partial.folder / f"{split}.bin").open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = sha256(partial.folder / f"{split}.bin")
         splits[split] = {**progress.of(split).__dict__, "sha256": digest}
     return {
         "format": FORMAT,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from yuriiformer.data.prepare import FORMAT
 from yuriiformer.data.sources import Split
 from yuriiformer.data.tokenizers import Tokenizer, Tokens, load_tokenizer, padded
 from yuriiformer.errors import DataError
+from yuriiformer.files import sha256
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,8 @@ def _map_file(folder: Path, split: Split, meta: dict[str, Any] | None, *, verify
                 f"{path} has {size // 2} tokens, but {META} says {known['tokens']}: it was cut or "
                 "altered; prepare the data again"
             )
-        if verify:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if digest != known["sha256"]:
-                raise DataError(f"{path} was altered: its SHA-256 is not that of {META}")
+        if verify and sha256(path) != known["sha256"]:
+            raise DataError(f"{path} was altered: its SHA-256 is not that of {META}")
     if size == 0:
         return np.zeros(0, dtype=np.uint16)
     return np.memmap(path, dtype="<u2", mode="r")

@@ -7,7 +7,6 @@ weights and of the configuration, so a damaged, truncated or foreign file is tol
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from torch import nn
 
 import yuriiformer
 from yuriiformer.errors import ConfigError, ModelFileError, RuleError
+from yuriiformer.files import replace_folder, sha256, sha256_of_json, sync
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
 
@@ -31,7 +31,6 @@ KEYS = {"format", "config", "config_sha256", "weights_sha256"}
 
 def save_model(model: YuriiFormer, folder: str | Path) -> None:
     """Write a model's weights and configuration; an earlier model in the folder is replaced."""
-    model = _unwrap(model)
     folder = Path(folder).resolve()  # so that a link stays a link
     if folder.exists() and (
         not folder.is_dir() or {p.name for p in folder.iterdir()} - {WEIGHTS, CONFIG}
@@ -40,15 +39,15 @@ def save_model(model: YuriiFormer, folder: str | Path) -> None:
     part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
     try:
         part.mkdir(parents=True)
-        _write(model, part)
-        _replace(folder, part)
+        write_model(model, part)
+        replace_folder(folder, part)
     except OSError as error:
         raise ModelFileError(f"{folder} cannot be written: {error}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _unwrap(model: nn.Module) -> YuriiFormer:
+def unwrap(model: nn.Module) -> YuriiFormer:
     """The model inside torch.compile's or a data-parallel wrapper."""
     while not isinstance(model, YuriiFormer):
         inner = getattr(model, "_orig_mod", None) or getattr(model, "module", None)
@@ -58,7 +57,9 @@ def _unwrap(model: nn.Module) -> YuriiFormer:
     return model
 
 
-def _write(model: YuriiFormer, folder: Path) -> None:
+def write_model(model: YuriiFormer, folder: Path) -> None:
+    """The two files of a model, into a folder that is there."""
+    model = unwrap(model)
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     save_file(tensors, folder / WEIGHTS)
     config = model.config.to_dict()
@@ -66,30 +67,20 @@ def _write(model: YuriiFormer, folder: Path) -> None:
         "format": FORMAT,
         "yuriiformer": yuriiformer.__version__,
         "config": config,
-        "config_sha256": _config_sha256(config),
-        "weights_sha256": _sha256(folder / WEIGHTS),
+        "config_sha256": sha256_of_json(config),
+        "weights_sha256": sha256(folder / WEIGHTS),
     }
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG).write_text(text, encoding="utf-8")
-    for path in (folder / WEIGHTS, folder / CONFIG):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-
-
-def _replace(folder: Path, new: Path) -> None:
-    """Put ``new`` in the place of ``folder``, which is kept aside until that has happened."""
-    old = folder.with_name(f"{folder.name}.old-{os.getpid()}")
-    if folder.exists():
-        folder.rename(old)
-    new.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    sync(folder / WEIGHTS)
+    sync(folder / CONFIG)
 
 
 def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> YuriiFormer:
     """The model that `save_model` wrote, with the dtypes it had."""
     folder = Path(folder)
     data = _read_config(folder)
-    if _sha256(folder / WEIGHTS) != data["weights_sha256"]:
+    if sha256(folder / WEIGHTS) != data["weights_sha256"]:
         raise ModelFileError(
             f"{folder / WEIGHTS} is damaged or not the file that {CONFIG} speaks of (its SHA-256 "
             "differs): save or copy the model again"
@@ -142,20 +133,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
         )
     if not isinstance(data["config"], dict):
         raise ModelFileError(f"{path} is not a model's configuration")
-    if _config_sha256(data["config"]) != data["config_sha256"]:
+    if sha256_of_json(data["config"]) != data["config_sha256"]:
         raise ModelFileError(
             f"{path} is damaged or was edited (the SHA-256 of its 'config' differs): save or copy "
             "the model again"
         )
     return data
-
-
-def _config_sha256(config: dict[str, Any]) -> str:
-    """Of the configuration's meaning: spaces and the order of keys do not matter."""
-    text = json.dumps(config, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,87 @@
+"""Writing so that a reader, also after a crash, finds the old or the new: never a half."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all: written aside, synced, renamed."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(path)
+    sync_folder(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's bytes are on the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def replace_folder(folder: Path, new: Path, keep: Path | None = None) -> None:
+    """Give ``new`` the name ``folder``; what bore it is kept as ``keep``, or removed.
+
+    Linux trades the two names in one step, so ``folder`` is there at every instant. Elsewhere two
+    renames leave a moment in which the old folder stands only under the name it is kept by.
+    """
+    old = keep if keep is not None else folder.with_name(f"{folder.name}.old-{os.getpid()}")
+    if not folder.exists():
+        new.rename(folder)
+    else:
+        if old.exists():
+            shutil.rmtree(old)
+        if _exchange(new, folder):
+            new.rename(old)
+        else:
+            folder.rename(old)
+            new.rename(folder)
+    sync_folder(folder.parent)
+    if keep is None:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Trade two names; False where the system or the file system cannot."""
+    # By hand: Python has no call for it.
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    paths = os.fsencode(one), os.fsencode(other)
+    return bool(call(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_json(data: Any) -> str:
+    """Of what the data mean: spaces and the order of keys do not matter."""
+    text = json.dumps(data, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

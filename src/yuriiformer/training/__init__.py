@@ -1,0 +1,1 @@
+"""Training: the paper's recipe and any other size, exact to resume, on one process or many."""

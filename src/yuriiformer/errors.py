@@ -13,6 +13,8 @@ from collections.abc import Iterable
 class YuriiError(ValueError):
     """Something the user can put right."""
 
+    exit_code = 2  # of the command line
+
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""  # KeyError, mixed in below, would quote it
 
@@ -65,6 +67,20 @@ class DataError(YuriiError):
 
 class ModelFileError(YuriiError):
     """A saved model that is missing, damaged or foreign."""
+
+
+class RunError(YuriiError):
+    """A run's folder that cannot be used as asked."""
+
+
+class CheckpointError(RunError):
+    """A checkpoint that is missing, damaged, or cannot be written."""
+
+
+class NonFiniteError(YuriiError):
+    """Training met a loss or gradient that is not a finite number."""
+
+    exit_code = 3
 
 
 def one_line(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from yuriiformer.errors import YuriiError, did_you_mean
 COMMANDS = {
     "prepare": "turn text into token files: TinyStories, OpenWebText, your own, generated tales",
     "data": "look at a prepared corpus",
+    "train": "train a model: presets of the paper and of CPU scale, resumable, on many processes",
     "rules": "list the update rules, show one's equations, draw its block",
 }
 
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         if debug:
             raise
         print(f"yurii: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("yurii: interrupted", file=sys.stderr)
         return 130
@@ -69,7 +70,7 @@ def _run(arguments: list[str]) -> int:
         hint = did_you_mean(command, COMMANDS) or f"; known are {', '.join(COMMANDS)}"
         raise YuriiError(f"unknown command {command!r}{hint}")
     try:
-        import_module(f"yuriiformer.cli.{command}").run(rest)
+        code = import_module(f"yuriiformer.cli.{command}").run(rest)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("yuriiformer"):
             raise
@@ -77,4 +78,4 @@ def _run(arguments: list[str]) -> int:
             f"'yurii {command}' needs the package {error.name!r}: "
             "pip install 'yuriiformer[cli,data,report]'"
         ) from None
-    return 0
+    return int(code or 0)

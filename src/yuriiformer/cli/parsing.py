@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from functools import partial, wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import tyro
 
 from yuriiformer.errors import YuriiError
+
+Flags = TypeVar("Flags")
 
 
 def parse_command(
@@ -19,15 +21,30 @@ def parse_command(
 ) -> None:
     """Run the function that the first word names, with the rest as its arguments."""
     later = {name: _deferred(function) for name, function in functions.items()}
+    with _in_one_line():
+        command = tyro.extras.subcommand_cli_from_dict(later, prog=prog, args=arguments)
+    command()
+
+
+def parse_flags(prog: str, default: Flags, arguments: list[str], description: str) -> Flags:
+    """A dataclass filled from flags, all that is not given being as in ``default``."""
+    with _in_one_line():
+        return tyro.cli(
+            type(default), prog=prog, default=default, args=arguments, description=description
+        )
+
+
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """tyro's errors as ours."""
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            command = tyro.extras.subcommand_cli_from_dict(later, prog=prog, args=arguments)
+            yield
     except SystemExit as stop:
         if stop.code in (0, None):  # it was asked for help
             raise
         raise YuriiError(_one_line(said.getvalue())) from None
-    command()
 
 
 def _deferred(function: Callable[..., Any]) -> Callable[..., Any]:

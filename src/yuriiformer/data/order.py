@@ -131,15 +131,16 @@ class BatchOrder:
     ) -> list[Starts]:
         """One process's share of a step, cut into micro-batches (the last may be smaller).
 
-        Shares follow one another: joined over the processes they are `starts(step)`.
+        Shares follow one another and differ by at most one sequence: joined over the processes they
+        are `starts(step)`.
         """
         processes, process = _whole("processes", processes, 1), _whole("process", process, 0)
-        if self.sequences % processes or process >= processes:
+        if processes > self.sequences or process >= processes:
             raise DataError(
                 f"{self.sequences} sequences a step cannot be shared by process {process} of "
-                f"{processes}: the number of processes must divide the sequences"
+                f"{processes}: each of up to {self.sequences} processes needs at least one"
             )
-        share = np.split(self.starts(step), processes)[process]
+        share = np.array_split(self.starts(step), processes)[process]
         size = len(share) if micro_batch is None else _whole("micro_batch", micro_batch, 1)
         return [share[i : i + size] for i in range(0, len(share), size)]
 

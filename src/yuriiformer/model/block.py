@@ -43,7 +43,7 @@ class Block(nn.Module):
             answer: Tensor = self.mlp(Y, Context(context.positions, call))
             return answer.to(Y.dtype)
 
-        return run_program(
+        after = run_program(
             self.program,
             streams,
             {"attn": attn, "mlp": mlp},
@@ -51,6 +51,10 @@ class Block(nn.Module):
             [self.velocity_norms[i] for i in self.norm_of_call],
             observer,
         )
+        # Coefficients and norms are float32 and may raise bfloat16 streams; between blocks a stream
+        # keeps the precision it came in.
+        dtype = streams["X"].dtype
+        return {name: value.to(dtype) for name, value in after.items()}
 
     def dead_parameters(self) -> Iterator[str]:
         """Parameters that nothing in this block's program uses: they never get a gradient."""

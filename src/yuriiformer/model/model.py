@@ -7,6 +7,7 @@ from typing import Any, Self
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from yuriiformer.methods.interpreter import unit
 from yuriiformer.model.block import Block
@@ -58,6 +59,8 @@ class YuriiFormer(nn.Module):
             Block(config, pair, program, layer) for layer, program in enumerate(programs)
         )
         self.norm = pair.norm(config)
+        self.recompute = False  # keep only the streams between blocks for the backward pass
+        self.stream_dtype: torch.dtype | None = None  # of the streams between blocks; None: as is
         for name in self.dead_parameters():
             self.get_parameter(name).requires_grad_(False)
         if seed is not None:
@@ -81,10 +84,15 @@ class YuriiFormer(nn.Module):
         """X after the last block and the final norm: (batch, token, d)."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         streams = self.start_streams(tokens, positions)
+        if self.stream_dtype is not None:
+            streams = {name: value.to(self.stream_dtype) for name, value in streams.items()}
         context = Context(positions)
         for block in self.blocks:
-            streams = block(streams, context)
-        result: Tensor = self.norm(streams["X"])
+            if self.recompute and torch.is_grad_enabled():
+                streams = checkpoint(block, streams, context, use_reentrant=False)
+            else:
+                streams = block(streams, context)
+        result: Tensor = self.norm(streams["X"].to(self.token_table.dtype))
         return result
 
     def start_streams(self, tokens: Tensor, positions: Tensor) -> dict[str, Tensor]:

@@ -48,7 +48,7 @@ class GroupedAttention(nn.Module):
         self.n_head, self.n_kv_head, self.d_head = config.n_head, kv_heads(config), config.d_head
         self.norm = rms_norm(config)
         self.q = Linear(d, d)
-        self.kv = Linear(d, 2 * self.n_kv_head * self.d_head)
+        self.kv = Linear(d, 2 * self.n_kv_head * self.d_head, parts=2)
         self.out = Linear(d, d, init_scale=output_scale(config))
 
     def forward(self, Y: Tensor, context: Context) -> Tensor:

@@ -29,7 +29,7 @@ class Attention(nn.Module):
         d = config.d_model
         self.n_head = config.n_head
         self.norm = layer_norm(config)
-        self.qkv = Linear(d, 3 * d, bias=config.bias)
+        self.qkv = Linear(d, 3 * d, bias=config.bias, parts=3)
         self.out = Linear(d, d, bias=config.bias, init_scale=output_scale(config))
 
     def forward(self, Y: Tensor, context: Context) -> Tensor:

@@ -1,0 +1,180 @@
+"""``yurii train``: train a model, from a preset, with every field to be set by a flag."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import tyro
+
+from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.errors import ConfigError
+from yuriiformer.methods.references import get_rule
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.render.training import Display, plan_text
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.training.config import Habits, Machine, Recipe, TrainConfig, Validation
+from yuriiformer.training.plan import Plan
+from yuriiformer.training.presets import preset
+from yuriiformer.training.resume import stored_config
+from yuriiformer.training.session import Result, dry_run, train
+from yuriiformer.training.state import State
+from yuriiformer.training.stop import EXIT_CODE
+
+RULE, PRESET = "nesterov-lie-trotter", "tales-tiny"
+
+# The rule has a flag of its own, the vocabulary is the data's. tyro reads the help of each field
+# from the docstring.
+_HINTS = get_type_hints(ModelConfig)
+Model = make_dataclass(
+    "Model",
+    [
+        (each.name, _HINTS[each.name], field(default=each.default))
+        for each in fields(ModelConfig)
+        if each.name not in ("rule", "vocab_size", "valid_vocab")
+    ],
+    frozen=True,
+)
+Model.__doc__ = ModelConfig.__doc__
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of ``yurii train``."""
+
+    data: Path | None = None
+    """Folder of prepared data (see 'yurii prepare')."""
+    out: Path | None = None
+    """Folder of the run."""
+    preset: str = PRESET
+    """A complete configuration to start from: tinystories-small, openwebtext-small,
+    openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
+    rule: str = RULE
+    """The update rule: a name, a TOML file, or either with variations."""
+    resume: bool = False
+    """Go on with the run in --out (begin it, if there is none); other flags need not be given
+    again."""
+    allow_changed: tuple[str, ...] = ()
+    """With --resume: fields that may differ from those the run was begun with."""
+    dry_run: bool = False
+    """Print the plan, and train nothing."""
+    recipe: tyro.conf.OmitArgPrefixes[Recipe] = field(default_factory=Recipe)
+    validation: tyro.conf.OmitArgPrefixes[Validation] = field(default_factory=Validation)
+    machine: tyro.conf.OmitArgPrefixes[Machine] = field(default_factory=Machine)
+    habits: tyro.conf.OmitArgPrefixes[Habits] = field(default_factory=Habits)
+    model: Annotated[Any, tyro.conf.OmitArgPrefixes[Model]] = field(default_factory=Model)
+
+
+DESCRIPTION = (
+    "Train a model. A preset gives the whole configuration, a flag sets any field of it. "
+    "Defaults below are those of the preset that is named. Ctrl-C, SIGTERM and SIGUSR1 finish the "
+    f"step, save, and exit with code {EXIT_CODE}; --resume then goes on to the same bits. With "
+    "several processes: torchrun --nproc-per-node N -m yuriiformer train ..."
+)
+
+
+def run(arguments: list[str]) -> int:
+    """``yurii train ...``: 0 when finished, 75 when stopped by a signal."""
+    first = _first_look(arguments)
+    base = _base(first)
+    flags = parse_flags("yurii train", _to_flags(base, first), arguments, DESCRIPTION)
+    config = _to_config(flags, base, first.rule)
+    data = flags.data or _data_of(flags.out, resume=flags.resume)
+    if flags.dry_run:
+        config, plan, resolved = dry_run(config, data)
+        print(plan_text(config, plan, resolved))
+        return 0
+    if flags.out is None:
+        raise ConfigError("--out is needed: the folder of the run")
+    return _train(flags, config, data, flags.out)
+
+
+def _first_look(arguments: list[str]) -> argparse.Namespace:
+    """The flags that decide what the others' defaults are."""
+    look = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    look.add_argument("--preset")
+    look.add_argument("--rule")
+    look.add_argument("--out", type=Path)
+    look.add_argument("--resume", action="store_true")
+    try:
+        return look.parse_known_args(arguments)[0]
+    except (argparse.ArgumentError, SystemExit):  # tyro will say it better
+        return argparse.Namespace(preset=None, rule=None, out=None, resume=False)
+
+
+def _base(first: argparse.Namespace) -> TrainConfig:
+    """The run's own configuration when it is gone on with, else the preset's."""
+    begun = first.resume and first.out is not None and RunFolder(first.out).exists
+    if begun and first.preset is None:
+        return stored_config(first.out)
+    return preset(first.preset or PRESET, first.rule or RULE)
+
+
+def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
+    model = Model(**{each.name: getattr(base.model, each.name) for each in fields(Model)})
+    return Flags(
+        preset=first.preset or PRESET,
+        rule=first.rule or base.model.update.name,
+        recipe=base.recipe,
+        validation=base.validation,
+        machine=base.machine,
+        habits=base.habits,
+        model=model,
+    )
+
+
+def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig:
+    values = {each.name: getattr(flags.model, each.name) for each in fields(flags.model)}
+    model = replace(base.model, **values, rule=get_rule(rule) if rule else base.model.rule)
+    return TrainConfig(model, flags.recipe, flags.validation, flags.machine, flags.habits)
+
+
+def _data_of(out: Path | None, *, resume: bool) -> Path:
+    """The data of the run that is gone on with."""
+    if resume and out is not None and RunFolder(out).exists:
+        return Path(RunFolder(out).read_config()["data"]["folder"])
+    raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
+
+
+def _train(flags: Flags, config: TrainConfig, data: Path, out: Path) -> int:
+    shown: list[Display] = []
+
+    def say(text: str) -> None:
+        shown[0].say(text) if shown else print(text, file=sys.stderr, flush=True)
+
+    def display(config: TrainConfig, plan: Plan, state: State) -> Display:
+        say(
+            f"{config.model.update.name}: {plan.parameters:,} parameters, "
+            f"{plan.tokens_a_step:,} tokens a step, {config.recipe.steps:,} steps, into {out}"
+        )
+        shown.append(Display(config.recipe.steps, state.step, state.best_loss))
+        return shown[0]
+
+    try:
+        result = train(
+            config, data, out, resume=flags.resume, allow_changed=flags.allow_changed,
+            listener=display, say=say,
+        )  # fmt: skip
+    finally:
+        for each in shown:
+            each.close()
+    return _end(result, out)
+
+
+def _end(result: Result, out: Path) -> int:
+    state = result.state
+    if result.leads:
+        for text in result.saturated:
+            print(f"saturated: {text}")
+        best = ""
+        if state.best_loss is not None:
+            best = f"; best validation loss {state.best_loss:.4f} at step {state.best_step}"
+        skipped = f"; {state.skipped} steps skipped" if state.skipped else ""
+        if result.outcome == "finished":
+            print(f"finished {state.step} steps{best}{skipped}: {out}")
+        else:
+            print(f"stopped and saved at step {state.step}{best}{skipped}: --resume goes on")
+    return 0 if result.outcome == "finished" else EXIT_CODE

@@ -1,0 +1,109 @@
+"""Checkpoints: folders with a manifest of hashes, found whole or told apart from what is whole.
+
+    last/            the newest to go on from: weights, optimiser, state
+    last.previous/   the one before it, should ``last`` be damaged
+    best/, final/    models only
+
+A checkpoint is written to a folder of another name, synced, and then takes its name; what is in a
+folder called ``last`` was complete when it got that name. Nothing in it is ever executed: weights
+and optimiser are safetensors, the rest is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.errors import CheckpointError
+from yuriiformer.files import replace_folder, sha256, sha256_of_json, sync, sync_folder, write_json
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+LAST, PREVIOUS, BEST, FINAL = "last", "last.previous", "best", "final"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One that was found whole."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        return int(self.manifest["about"]["step"])
+
+
+def write_checkpoint(
+    folder: Path,
+    write: Callable[[Path], None],
+    about: dict[str, Any],
+    keep: Path | None = None,
+) -> None:
+    """Put what ``write`` writes, with a manifest, under the name ``folder``.
+
+    ``about`` (which has a ``step``) goes into the manifest. The earlier folder of that name is
+    kept as ``keep``, or removed once the new one stands.
+    """
+    part = folder.with_name(f"{folder.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+        part.mkdir(parents=True)
+        write(part)
+        files = {}
+        for path in sorted(part.iterdir()):
+            sync(path)
+            files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        manifest: dict[str, Any] = {"format": FORMAT, "about": about, "files": files}
+        manifest["sha256"] = sha256_of_json(manifest)
+        write_json(part / MANIFEST, manifest)
+        sync_folder(part)
+        replace_folder(folder, part, keep)
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {folder} could not be written: {error}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """A checkpoint whose every byte is as it was written; otherwise an error with the file."""
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise CheckpointError(f"there is no checkpoint {folder}")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        claimed = manifest.pop("sha256")
+        whole = claimed == sha256_of_json(manifest) and manifest["format"] == FORMAT
+        files = manifest["files"].items()
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is missing") from None
+    except (OSError, ValueError, RecursionError, KeyError, AttributeError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged: {error!r:.80}") from None
+    if not whole:
+        raise CheckpointError(f"{path} is damaged: its own SHA-256 or format differs")
+    for name, known in files:
+        file = folder / name
+        if not file.is_file():
+            raise CheckpointError(f"{file} is missing")
+        size = file.stat().st_size
+        if size != known["bytes"]:
+            raise CheckpointError(f"{file} is damaged: {size} bytes, not {known['bytes']}")
+        if sha256(file) != known["sha256"]:
+            raise CheckpointError(f"{file} is damaged: its SHA-256 is not that of {MANIFEST}")
+    return Checkpoint(folder, manifest)
+
+
+def newest_whole(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint to go on from that is whole, and what is wrong with newer ones."""
+    problems: list[str] = []
+    for name in (LAST, PREVIOUS):
+        if (folder / name).exists():
+            try:
+                return read_checkpoint(folder / name), problems
+            except CheckpointError as error:
+                problems.append(str(error))
+    return None, problems

@@ -1,0 +1,81 @@
+"""``metrics.jsonl``: one object a logged step, in order; the source of every table and plot."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.errors import RunError
+from yuriiformer.files import write_text
+
+Record = dict[str, Any]
+
+
+class MetricsFile:
+    """Records are added one at a time, each a whole line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("a", encoding="utf-8")
+
+    def add(self, record: Record) -> None:
+        self._file.write(json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n")
+        self._file.flush()
+
+    def sync(self) -> None:
+        """Wait until the records are on the disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are written as text."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def read_metrics(path: Path) -> list[Record]:
+    """All records; a last line that a kill cut short is left out."""
+    return [record for record, _ in _records(path)]
+
+
+def cut_metrics(path: Path, step: int) -> int:
+    """Keep the records up to a step, which the run will go on from; how many were dropped."""
+    if not path.exists():
+        return 0
+    kept, dropped = [], 0
+    for record, line in _records(path):
+        if record["step"] <= step:
+            kept.append(line)
+        else:
+            dropped += 1
+    write_text(path, "".join(kept))
+    return dropped
+
+
+def _records(path: Path) -> Iterator[tuple[Record, str]]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        lines = file.readlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                raise ValueError("no step")
+        except ValueError:
+            if number == len(lines):
+                return
+            raise RunError(f"{path}, line {number} is not a record: the file is damaged") from None
+        if not line.endswith("\n"):
+            return  # whole by chance, but the kill came before its end
+        yield record, line

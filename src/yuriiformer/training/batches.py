@@ -1,0 +1,78 @@
+"""From token files to the tensors of a step, for one process of a team."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from yuriiformer.data.order import BatchOrder, validation_starts
+from yuriiformer.data.sources import Split
+from yuriiformer.data.store import TokenStore
+from yuriiformer.errors import DataError
+from yuriiformer.evaluation.loss import Batch
+from yuriiformer.training.config import TrainConfig
+from yuriiformer.training.distributed import Team
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Inputs, targets, and the share of the process's mean gradient that is theirs."""
+
+    batch: Batch
+    weight: float
+    starts: NDArray[np.int64]
+
+
+class Batches:
+    """What a process sees at each step; what the team sees does not depend on its size."""
+
+    def __init__(self, store: TokenStore, config: TrainConfig, team: Team) -> None:
+        self.store, self.team = store, team
+        self.context = config.model.context
+        self.micro_batch = config.machine.micro_batch
+        self.sequences = config.recipe.sequences
+        self.order = BatchOrder(len(store.train), self.context, self.sequences, config.recipe.seed)
+        self.order.micro_batches(0, process=team.rank, processes=team.size)  # or it says why not
+        self.validated: NDArray[np.int64] | None = None
+        if config.validation.eval_every:
+            if len(store.val) <= self.context:
+                raise DataError(
+                    f"the validation split of {store.folder} has {len(store.val)} tokens, less "
+                    f"than one sequence of {self.context}: prepare more text, or --eval-every 0"
+                )
+            every = validation_starts(
+                len(store.val), self.context, config.validation.eval_sequences
+            )
+            self.validated = np.array_split(every, team.size)[team.rank]
+
+    def training(self, step: int) -> list[MicroBatch]:
+        """This process's micro-batches of a step.
+
+        Processes average their gradients, so a micro-batch of n of the step's S sequences counts
+        n · processes / S: right also where shares differ.
+        """
+        shares = self.order.micro_batches(
+            step, process=self.team.rank, processes=self.team.size, micro_batch=self.micro_batch
+        )
+        scale = self.team.size / self.sequences
+        return [MicroBatch(self._load("train", s), len(s) * scale, s) for s in shares]
+
+    def validation(self) -> Iterator[Batch]:
+        """This process's part of the validation, in micro-batches."""
+        assert self.validated is not None
+        for start in range(0, len(self.validated), self.micro_batch):
+            yield self._load("val", self.validated[start : start + self.micro_batch])
+
+    def _load(self, split: Split, starts: NDArray[np.int64]) -> Batch:
+        inputs, targets = (
+            torch.from_numpy(np.ascontiguousarray(part))
+            for part in self.store.sequences(split, starts, self.context)
+        )
+        if self.team.device.type == "cuda":
+            inputs, targets = inputs.pin_memory(), targets.pin_memory()
+        device = self.team.device
+        return inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)

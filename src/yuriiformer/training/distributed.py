@@ -1,0 +1,126 @@
+"""The processes of a run: who they are, and the little they say to each other.
+
+A single process is a team of one; the same code serves both. Under torchrun each process finds its
+place in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from yuriiformer.errors import ConfigError
+
+TIMEOUT = timedelta(minutes=30)  # rank 0 may verify a large checkpoint while the others wait
+
+
+@dataclass(frozen=True)
+class Team:
+    """One process's view of all processes of a run."""
+
+    rank: int
+    size: int
+    device: torch.device
+    group: dist.ProcessGroup | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the process that writes."""
+        return self.rank == 0
+
+    def sum(self, values: list[float]) -> list[float]:
+        """Each value summed over the processes, in float64."""
+        if self.group is None:
+            return values
+        dtype = torch.float32 if self.device.type == "mps" else torch.float64
+        tensor = torch.tensor(values, dtype=dtype, device=self.device)
+        dist.all_reduce(tensor, group=self.group)
+        return [float(value) for value in tensor.tolist()]
+
+    def share(self, value: Any) -> Any:
+        """The leading process's value, known to all (plain data)."""
+        if self.group is None:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0, group=self.group)
+        return box[0]
+
+    def collect(self, value: Any) -> list[Any]:
+        """Every process's value, by rank (plain data)."""
+        if self.group is None:
+            return [value]
+        box: list[Any] = [None] * self.size
+        dist.all_gather_object(box, value, group=self.group)
+        return box
+
+    def share_tensors(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+        """The leading process's tensors, known to all: others need no access to its disk."""
+        if self.group is None:
+            return dict(tensors or {})
+        given = dict(tensors or {})
+        shapes = self.share([(name, t.shape, t.dtype) for name, t in given.items()])
+        result = {}
+        for name, shape, dtype in shapes:
+            if self.leads:
+                tensor = given[name].to(self.device).contiguous()
+            else:
+                tensor = torch.empty(shape, dtype=dtype, device=self.device)
+            dist.broadcast(tensor, src=0, group=self.group)
+            result[name] = tensor
+        return result
+
+    def wait(self) -> None:
+        if self.group is not None:
+            dist.barrier(group=self.group)
+
+
+@contextmanager
+def team(device: str) -> Iterator[Team]:
+    """The processes of this run, joined for as long as the block lasts."""
+    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    chosen = choose_device(device, int(os.environ.get("LOCAL_RANK", "0")))
+    if "WORLD_SIZE" not in os.environ:
+        yield Team(rank, size, chosen)
+        return
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=TIMEOUT)
+    try:
+        yield Team(rank, size, chosen, dist.group.WORLD)
+    finally:
+        dist.destroy_process_group()
+
+
+def restarted() -> bool:
+    """Whether torchrun has started this process again after a failure."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def choose_device(name: str, local_rank: int = 0) -> torch.device:
+    """The device that a configuration's word means on this machine."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", local_rank)
+        return torch.device("cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"unknown device {name!r}: use auto, cpu, cuda, cuda:N or mps") from None
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not there.get(device.type, False):
+        raise ConfigError(f"device {name!r} is not there on this machine: use --device cpu")
+    if name == "cuda":
+        return torch.device("cuda", local_rank)
+    return device

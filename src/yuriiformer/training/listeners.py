@@ -1,0 +1,95 @@
+"""Who hears of a run's progress: files and services. Only the leading process has any."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from yuriiformer.errors import ConfigError
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.metrics import Record
+from yuriiformer.training.config import TrainConfig
+
+Say = Callable[[str], None]
+
+
+class Listener(Protocol):
+    """Told of every record, once."""
+
+    def record(self, record: Record) -> None: ...
+    def close(self) -> None: ...
+
+
+def scalars(record: Record) -> dict[str, float]:
+    """A record's numbers under the names that dashboards show."""
+    found: dict[str, float] = {}
+    for name in ("loss", "val_loss", "grad_norm", "skipped"):
+        if isinstance(record.get(name), int | float):
+            group = {"loss": "loss/train", "val_loss": "loss/validation"}.get(name, f"run/{name}")
+            found[group] = record[name]
+    for name, rate in record.get("lr", {}).items():
+        found[f"lr/{name}"] = rate
+    for name, layers in record.get("coefficients", {}).items():
+        for layer, value in enumerate(layers):
+            found[f"coefficients/{name}/{layer}"] = value
+    if "tokens_per_second" in record.get("timing", {}):
+        found["run/tokens_per_second"] = record["timing"]["tokens_per_second"]
+    return found
+
+
+class TensorBoard:
+    """Event files in the run's folder; those of steps that are done again are purged."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
+
+        self.writer = SummaryWriter(folder, purge_step=step + 1 if step else None)
+
+    def record(self, record: Record) -> None:
+        for name, value in scalars(record).items():
+            self.writer.add_scalar(name, value, record["step"])
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class WandB:
+    """Weights & Biases; a run that goes on keeps its identity there."""
+
+    def __init__(self, folder: RunFolder, project: str, config: dict[str, Any]) -> None:
+        try:
+            import wandb  # noqa: PLC0415
+        except ModuleNotFoundError:
+            raise ConfigError("--wandb needs its package: pip install wandb") from None
+        path = folder.path / "wandb_id"
+        if not path.exists():
+            path.write_text(uuid.uuid4().hex[:12], encoding="ascii")
+        self.run = wandb.init(
+            project=project,
+            id=path.read_text(encoding="ascii").strip(),
+            name=folder.path.name,
+            dir=str(folder.path),
+            config=config,
+            resume="allow",
+        )
+
+    def record(self, record: Record) -> None:
+        self.run.log(scalars(record), step=record["step"])
+
+    def close(self) -> None:
+        self.run.finish()
+
+
+def listeners(folder: RunFolder, config: TrainConfig, step: int, say: Say) -> list[Listener]:
+    """Those that a configuration asks for."""
+    found: list[Listener] = []
+    if config.habits.tensorboard:
+        try:
+            found.append(TensorBoard(folder.tensorboard, step))
+        except ModuleNotFoundError:
+            say("TensorBoard is not installed: its files are not written (pip install tensorboard)")
+    if config.habits.wandb is not None:
+        found.append(WandB(folder, config.habits.wandb, config.to_dict()))
+    return found

@@ -1,0 +1,219 @@
+"""The training loop: steps, validations, checkpoints, until the end or a signal."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from yuriiformer.errors import CheckpointError, NonFiniteError
+from yuriiformer.evaluation.loss import total_loss
+from yuriiformer.files import write_json
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.runs.checkpoint import BEST, FINAL
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.metrics import MetricsFile, Record
+from yuriiformer.training.batches import Batches
+from yuriiformer.training.coefficients import coefficient_record
+from yuriiformer.training.config import TrainConfig
+from yuriiformer.training.distributed import Team
+from yuriiformer.training.listeners import Listener, Say
+from yuriiformer.training.optimizer import Optimizer
+from yuriiformer.training.precision import autocast
+from yuriiformer.training.state import Saver, State
+from yuriiformer.training.step import StepResult, accumulate, train_step
+from yuriiformer.training.stop import Stopper
+
+Outcome = Literal["finished", "stopped"]
+
+
+@dataclass
+class Loop:
+    """Everything a run needs, put together (see `session`); `run` goes through it."""
+
+    config: TrainConfig
+    model: YuriiFormer
+    optimizer: Optimizer
+    batches: Batches
+    team: Team
+    dtype: torch.dtype
+    folder: RunFolder
+    saver: Saver
+    stopper: Stopper
+    say: Say
+    state: State = field(default_factory=State)
+    metrics: MetricsFile | None = None  # of the leading process
+    listeners: Sequence[Listener] = ()
+
+    def run(self) -> Outcome:
+        steps = self.config.recipe.steps
+        done = self.state.step >= steps and self.state.pending is None
+        if self.team.share(done and (self.folder.checkpoints / FINAL).is_dir()):
+            return "finished"
+        module = self._parallel()
+        if self.state.pending is not None or self.state.step == 0:
+            record = self.state.pending or {"step": 0}
+            if not self._conclude(record):
+                return self._stop()
+        while self.state.step < steps:
+            stop, record = self._train(module)
+            if not self._conclude(record):
+                return self._stop()
+            if stop:
+                return self._stop()
+            if self.state.step % self.config.habits.save_every == 0 and self.state.step < steps:
+                self._save(hard=False)
+        self._save(hard=True)
+        self.saver.save_model(FINAL, self.state.step, None)
+        self.team.wait()
+        return "finished"
+
+    def _parallel(self) -> nn.Module:
+        """The module that training calls."""
+        if self.team.group is None:
+            return self.model
+        devices = [self.team.device] if self.team.device.type == "cuda" else None
+        module = DistributedDataParallel(self.model, device_ids=devices)
+        # DDP lays out its buckets anew after the first backward pass, and with three processes or
+        # more the layout decides the rounding. One pass whose gradient is thrown away puts that
+        # before the first step, of a run that begins and of one that goes on.
+        with torch.random.fork_rng():
+            first = self.batches.training(self.state.step)[0]
+            accumulate(module, [replace(first, weight=1.0)], self.team, self.dtype)
+        self.optimizer.zero_grad()
+        return module
+
+    def _train(self, module: nn.Module) -> tuple[bool, Record]:
+        """One step; whether some process was asked to stop, and the step's record."""
+        began = time.perf_counter()
+        step = self.state.step
+        result = train_step(
+            module,
+            self.batches.training(step),
+            self.optimizer,
+            self.team,
+            self.dtype,
+            step,
+            stop=self.stopper.requested is not None,
+        )
+        record: Record = {
+            "step": step + 1,
+            "loss": result.loss,
+            "grad_norm": result.grad_norm,
+            "lr": result.rates,
+        }
+        if not result.finite:
+            self._not_finite(step, result)
+            self.state.skipped += 1
+            record["skipped"] = self.state.skipped
+        self.state.step = step + 1
+        seconds = time.perf_counter() - began
+        self.state.seconds += seconds
+        tokens = self.batches.sequences * self.batches.context
+        record["tokens"] = (step + 1) * tokens
+        record["timing"] = {
+            "seconds": round(self.state.seconds, 3),
+            "tokens_per_second": round(tokens / seconds, 1),
+        }
+        return result.stop, record
+
+    def _conclude(self, record: Record) -> bool:
+        """Validate if it is time, and write the step's record; False if a signal came between."""
+        every = self.config.validation.eval_every
+        last = record["step"] == self.config.recipe.steps
+        self.state.pending = None
+        if every and (record["step"] % every == 0 or last):
+            loss = self._validate()
+            if loss is None:
+                self.state.pending = record
+                return False
+            record["val_loss"] = loss
+            record["coefficients"] = coefficient_record(self.model)
+            self._judge(record["step"], loss)
+        elif not every and record["step"] in (0, self.config.recipe.steps):
+            record["coefficients"] = coefficient_record(self.model)
+        if self.metrics is not None and len(record) > 1:
+            self.metrics.add(record)
+        for listener in self.listeners:
+            listener.record(record)
+        return True
+
+    def _validate(self) -> float | None:
+        """The mean validation loss; None if some process was asked to stop meanwhile."""
+
+        def stop() -> bool:
+            return self.team.size == 1 and self.stopper.requested is not None
+
+        with autocast(self.dtype, self.team.device):
+            result = total_loss(self.model, self.batches.validation(), stop)
+        if result is None:
+            return None
+        nats, tokens = self.team.sum([result[0], float(result[1])])
+        return nats / tokens
+
+    def _judge(self, step: int, loss: float) -> None:
+        """Keep the model with the lowest validation loss."""
+        if not math.isfinite(loss):
+            if self.config.habits.on_nonfinite == "stop":
+                raise NonFiniteError(
+                    f"the validation loss after step {step} is {loss} (rule "
+                    f"{self.config.model.update.name!r}): a lower learning rate may help; "
+                    "checkpoints/last is intact"
+                )
+            return
+        if self.state.best_loss is None or loss < self.state.best_loss:
+            self.state.best_loss, self.state.best_step = loss, step
+            try:
+                self.saver.save_model(BEST, step, loss)
+            except CheckpointError as error:
+                self.say(f"{error}; training goes on")
+
+    def _not_finite(self, step: int, result: StepResult) -> None:
+        """Report a step that cannot be taken; stop, unless such steps are to be skipped."""
+        micro_losses = self.team.collect(result.micro_losses)
+        rule = self.config.model.update.name
+        what = f"loss {result.loss}, gradient norm {result.grad_norm}"
+        skip = self.config.habits.on_nonfinite == "skip"
+        if self.team.leads:
+            report = {
+                "step": step,
+                "rule": rule,
+                "loss": str(result.loss),
+                "grad_norm": str(result.grad_norm),
+                "starts": self.batches.order.starts(step).tolist(),
+                "micro_batch": self.config.machine.micro_batch,
+                "losses_of_processes": [[str(loss) for loss in each] for each in micro_losses],
+                "parameters_without_finite_gradient": list(result.bad_gradients),
+            }
+            write_json(self.folder.nonfinite_file, report)
+        if skip:
+            self.say(f"step {step} is skipped: {what} (see {self.folder.nonfinite_file})")
+            return
+        raise NonFiniteError(
+            f"step {step} of rule {rule!r} is not finite: {what}. The batch's positions are in "
+            f"{self.folder.nonfinite_file}; checkpoints/last is intact. A lower learning rate "
+            "may help, or --on-nonfinite skip"
+        )
+
+    def _save(self, *, hard: bool) -> None:
+        """A checkpoint to go on from. If it cannot be written the earlier one stands, and a run in
+        mid-course goes on; at the end (``hard``) the error is the run's."""
+        if self.metrics is not None:
+            self.metrics.sync()
+        try:
+            self.saver.save_last(self.state)
+        except CheckpointError as error:
+            if hard:
+                raise
+            self.say(f"{error}; the checkpoint before it stands, and training goes on")
+
+    def _stop(self) -> Outcome:
+        self._save(hard=True)
+        self.team.wait()
+        return "stopped"

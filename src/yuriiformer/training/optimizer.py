@@ -1,0 +1,116 @@
+"""Both optimisers of a model as one: their groups, learning rates and state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from yuriiformer.errors import ConfigError
+from yuriiformer.training.config import Recipe
+from yuriiformer.training.groups import MUON, parameter_groups
+from yuriiformer.training.muon import Muon
+from yuriiformer.training.schedule import lr_factor
+
+
+class Optimizer:
+    """Muon for the matrices, AdamW for the rest, with the recipe's rates.
+
+    Args:
+        model: frozen parameters are left alone.
+        recipe: rates, momenta, schedule.
+        dtype: what Muon's Newton–Schulz computes in.
+        group: processes that share Muon's work.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        dtype: torch.dtype = torch.float32,
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        self.recipe = recipe
+        self.names = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        matrices, rest = [], []
+        for each in parameter_groups(model, split_fused=recipe.split_fused):
+            params = [self.names[name] for name in each.names]
+            if each.kind == MUON:
+                matrices.append({"params": params, "parts": each.parts, "peak": recipe.muon_lr})
+                continue
+            decay = recipe.weight_decay if each.kind == "embeddings" else 0.0
+            boost = recipe.coefficient_lr if each.kind == "coefficients" else 1.0
+            peak = recipe.adamw_lr * boost
+            rest.append({"params": params, "weight_decay": decay, "peak": peak})
+        self.muon = Muon(
+            matrices,
+            recipe.muon_lr,
+            momentum=recipe.muon_momentum,
+            steps=recipe.muon_steps,
+            scale=recipe.muon_scale,
+            dtype=dtype,
+            group=group,
+        )
+        self.adamw = torch.optim.AdamW(
+            rest,
+            recipe.adamw_lr,
+            betas=(recipe.adamw_beta1, recipe.adamw_beta2),
+            eps=recipe.adamw_eps,
+            fused=True,
+        )
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return list(self.names.values())
+
+    def set_rates(self, step: int) -> dict[str, float]:
+        """The learning rates of a step (counted from 0), which are also returned."""
+        recipe = self.recipe
+        factor = lr_factor(
+            step, steps=recipe.steps, warmup=recipe.warmup_steps, final=recipe.final_lr
+        )
+        for group in (*self.muon.param_groups, *self.adamw.param_groups):
+            group["lr"] = group["peak"] * factor
+        return {"muon": recipe.muon_lr * factor, "adamw": recipe.adamw_lr * factor}
+
+    def clip(self) -> float:
+        """Scale the whole gradient down to the largest norm allowed; its norm before."""
+        most = self.recipe.clip or float("inf")
+        return float(torch.nn.utils.clip_grad_norm_(self.parameters, most))
+
+    def step(self) -> None:
+        self.muon.step()
+        self.adamw.step()
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """All state, as tensors by name: ``adamw/<parameter>/exp_avg`` and so on."""
+        found = {}
+        for label, optimizer in self._each():
+            for name, parameter in self.names.items():
+                for key, value in optimizer.state.get(parameter, {}).items():
+                    found[f"{label}/{name}/{key}"] = value.detach()
+        return found
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `state_tensors` gave, from a model of the same parameters."""
+        owners = {id(p) for group in self.muon.param_groups for p in group["params"]}
+        states: dict[str, dict[Tensor, dict[str, Any]]] = {"muon": {}, "adamw": {}}
+        for full, tensor in tensors.items():
+            label, name, key = full.split("/")
+            parameter = self.names.get(name)
+            if parameter is None or label != ("muon" if id(parameter) in owners else "adamw"):
+                raise ConfigError(f"the optimiser's state has {full!r}, which is not of this model")
+            states[label].setdefault(parameter, {})[key] = tensor.to(parameter.device).clone()
+        for label, optimizer in self._each():
+            optimizer.state.clear()
+            optimizer.state.update(states[label])
+
+    def _each(self) -> tuple[tuple[str, torch.optim.Optimizer], ...]:
+        return ("muon", self.muon), ("adamw", self.adamw)

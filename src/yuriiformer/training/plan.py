@@ -1,0 +1,133 @@
+"""What a run will take, before it runs: counted on fake tensors, not guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from yuriiformer.data.order import BatchOrder
+from yuriiformer.data.store import TokenStore
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.training.config import TrainConfig
+from yuriiformer.training.groups import MUON, parameter_groups
+from yuriiformer.training.precision import autocast
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes in bytes, for one process."""
+
+    parameters: int  # the paper's convention
+    start_tables: int  # of further streams (v0), tokens only
+    all_parameters: int
+    frozen: int
+    tokens_a_step: int
+    tokens: int
+    steps_per_epoch: float
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    flops: float
+
+    @property
+    def memory(self) -> int:
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+
+def saved_bytes(model: YuriiFormer, tokens: Tensor, targets: Tensor) -> tuple[Tensor, int]:
+    """The loss, and how many bytes its forward pass keeps for the backward pass (each storage
+    once, the weights not counted)."""
+    own = {p.untyped_storage()._cdata for p in model.parameters()}
+    seen: dict[int, int] = {}
+    kept = []  # so that no storage is freed and its address counted as another's
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            seen[storage._cdata] = storage.nbytes()
+            kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss: Tensor = model(tokens, targets)
+    return loss, sum(seen.values())
+
+
+def forward_cost(
+    config: ModelConfig,
+    sequences: int,
+    dtype: torch.dtype = torch.float32,
+    *,
+    recompute: bool = False,
+    stream_dtype: torch.dtype | None = None,
+) -> tuple[float, int]:
+    """Floating-point operations of a forward pass over full sequences, and the bytes it keeps."""
+    with FakeTensorMode(), torch.device("cpu"):
+        model = YuriiFormer(config, seed=None)
+        model.recompute, model.stream_dtype = recompute, stream_dtype
+        tokens = torch.zeros(sequences, config.context, dtype=torch.int64)
+        counter = FlopCounterMode(display=False)
+        with counter, autocast(dtype, torch.device("cpu")):
+            _, kept = saved_bytes(model, tokens, tokens)
+    return float(counter.get_total_flops()), kept
+
+
+def make_plan(config: TrainConfig, store: TokenStore, processes: int, dtype: torch.dtype) -> Plan:
+    """Of a run whose vocabulary is known."""
+    recipe, machine = config.recipe, config.machine
+    with torch.device("meta"):
+        model = YuriiFormer(config.model, seed=None)
+    sizes = {name: p.numel() for name, p in model.named_parameters()}
+    trained = {g.kind: sum(sizes[n] for n in g.names) for g in parameter_groups(model)}
+    order = BatchOrder(len(store.train), config.model.context, recipe.sequences, recipe.seed)
+    own = -(-recipe.sequences // processes)
+    micro = min(machine.micro_batch, own)
+    stream = torch.bfloat16 if machine.stream_precision == "bfloat16" else None
+    flops, kept = forward_cost(
+        config.model, micro, dtype, recompute=machine.recompute, stream_dtype=stream
+    )
+    passes = 4 if machine.recompute else 3  # forward, twice as much backward
+    tokens = recipe.sequences * config.model.context
+    total = sum(sizes.values())
+    moments = trained.get(MUON, 0) + 2 * (sum(trained.values()) - trained.get(MUON, 0))
+    plain = model.num_parameters()
+    return Plan(
+        parameters=plain,
+        start_tables=model.num_parameters(velocity_table=True) - plain,
+        all_parameters=total,
+        frozen=total - sum(trained.values()),
+        tokens_a_step=tokens,
+        tokens=tokens * recipe.steps,
+        steps_per_epoch=order.steps_per_epoch,
+        weights=4 * total,
+        gradients=4 * sum(trained.values()),
+        optimizer=4 * moments,
+        activations=kept,
+        flops=passes * flops / micro * recipe.sequences * recipe.steps,
+    )
+
+
+def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
+    """The data's vocabulary; of nanoGPT's files, which do not say it, the configuration's."""
+    if store.meta is not None:
+        return config.with_vocabulary(store.padded_vocab_size, store.vocab_size)
+    if store.used_vocab_size > config.model.vocab_size:
+        return config.with_vocabulary(-(-store.used_vocab_size // 64) * 64, None)
+    return replace(config)
+
+
+def data_identity(store: TokenStore) -> dict[str, Any]:
+    """What tells one corpus from another, wherever its folder stands."""
+    known = {"train_tokens": len(store.train), "val_tokens": len(store.val)}
+    if store.meta is None:
+        return known
+    splits = store.meta["splits"]
+    hashes = {f"{split}_sha256": splits[split]["sha256"] for split in ("train", "val")}
+    return {**known, **hashes, "tokenizer": store.meta["tokenizer"]["name"]}

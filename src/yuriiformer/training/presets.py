@@ -1,0 +1,80 @@
+"""Presets: functions that return a complete configuration for a rule.
+
+The vocabulary is the data's and is filled in when the data are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from yuriiformer.errors import ConfigError, did_you_mean
+from yuriiformer.methods.rule import Rule
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.training.config import Habits, Machine, Recipe, TrainConfig, Validation
+
+
+def tinystories_small(rule: Rule | str) -> TrainConfig:
+    """The paper's TinyStories runs: 12 layers, d = 768, 10,000 steps of 491,520 tokens."""
+    return TrainConfig(
+        ModelConfig(rule, valid_vocab=50257),
+        Recipe(steps=10_000, muon_lr=0.02, adamw_lr=6e-4),
+        Validation(eval_every=100, eval_sequences=160 * 30),
+        Machine(micro_batch=30),
+        Habits(save_every=500),
+    )
+
+
+def openwebtext_small(rule: Rule | str) -> TrainConfig:
+    """The paper's OpenWebText runs, small: as TinyStories', 30,000 steps, a lower Muon rate."""
+    base = tinystories_small(rule)
+    return replace(base, recipe=Recipe(steps=30_000, muon_lr=0.004, adamw_lr=6e-4))
+
+
+def openwebtext_medium(rule: Rule | str) -> TrainConfig:
+    """The paper's OpenWebText runs, medium: 24 layers, 16 heads, d = 1024."""
+    base = openwebtext_small(rule)
+    return replace(
+        base,
+        model=replace(base.model, n_layer=24, n_head=16, d_model=1024),
+        recipe=replace(base.recipe, muon_lr=0.006),
+    )
+
+
+def cpu_tinystories(rule: Rule | str) -> TrainConfig:
+    """Real stories on one core in about ten minutes: 6 layers, d = 128, a BPE of 2-4 thousand."""
+    return TrainConfig(
+        ModelConfig(rule, n_layer=6, n_head=4, d_model=128, context=256),
+        Recipe(steps=500, sequences=16, muon_lr=0.02, adamw_lr=3e-3),
+        Validation(eval_every=50, eval_sequences=32),
+        Machine(micro_batch=8),
+        Habits(save_every=50),
+    )
+
+
+def tales_tiny(rule: Rule | str) -> TrainConfig:
+    """Generated stories in seconds: 2 layers, d = 64."""
+    return TrainConfig(
+        ModelConfig(rule, n_layer=2, n_head=2, d_model=64, context=64),
+        Recipe(steps=120, sequences=16, muon_lr=0.02, adamw_lr=3e-3),
+        Validation(eval_every=20, eval_sequences=32),
+        Machine(micro_batch=16),
+        Habits(save_every=20),
+    )
+
+
+PRESETS: dict[str, Callable[[Rule | str], TrainConfig]] = {
+    "tinystories-small": tinystories_small,
+    "openwebtext-small": openwebtext_small,
+    "openwebtext-medium": openwebtext_medium,
+    "cpu-tinystories": cpu_tinystories,
+    "tales-tiny": tales_tiny,
+}
+
+
+def preset(name: str, rule: Rule | str) -> TrainConfig:
+    """A preset by name."""
+    if name not in PRESETS:
+        hint = did_you_mean(name, PRESETS) or f"; known are {', '.join(PRESETS)}"
+        raise ConfigError(f"unknown preset {name!r}{hint}")
+    return PRESETS[name](rule)

@@ -1,0 +1,81 @@
+"""Going on with a run: the same run, from the newest checkpoint that is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.errors import RunError
+from yuriiformer.runs.checkpoint import Checkpoint, newest_whole
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.training.config import TrainConfig, differences
+from yuriiformer.training.listeners import Say
+from yuriiformer.training.state import versions
+
+
+def open_run(
+    folder: RunFolder,
+    config: TrainConfig,
+    identity: dict[str, Any],
+    resolved: dict[str, Any],
+    allow_changed: Sequence[str],
+    say: Say,
+) -> Checkpoint | None:
+    """Begin a run's folder, or find where to go on; refuses what would be another run."""
+    now = config.to_dict()
+    if not folder.exists:
+        folder.write_config(
+            {"config": now, "data": identity, "resolved": resolved, "versions": versions()}
+        )
+        return None
+    saved = folder.read_config()
+    changes = _changes(saved, now, identity)
+    unwanted = [name for name in changes if name not in allow_changed]
+    if unwanted:
+        words = ", ".join(f"{name} {_show(changes[name][0])} -> {_show(changes[name][1])}"
+                          for name in unwanted)  # fmt: skip
+        raise RunError(
+            f"{folder.path} was begun with another configuration: {words}. Give the same, or allow "
+            f"it with --allow-changed {' '.join(unwanted)}"
+        )
+    for name, (before, after) in differences({"": saved["resolved"]}, {"": resolved}).items():
+        say(f"note: {name} was {before} and is now {after}: numbers agree up to rounding")
+    checkpoint, problems = newest_whole(folder.checkpoints)
+    if problems and checkpoint is None:
+        raise RunError(
+            f"no whole checkpoint in {folder.checkpoints}: {'; '.join(problems)}. Put a good copy "
+            "back, or begin anew with another --out"
+        )
+    for problem in problems:
+        assert checkpoint is not None
+        say(f"{problem}; going back to {checkpoint.folder.name}, step {checkpoint.step}")
+    if changes:
+        step = checkpoint.step if checkpoint else 0
+        entry = {"step": step, "fields": {name: list(change) for name, change in changes.items()}}
+        history = [*saved.get("changes", []), entry]
+        folder.write_config({**saved, "config": now, "data": identity, "changes": history})
+    return checkpoint
+
+
+def _changes(
+    saved: dict[str, Any], now: dict[str, Any], identity: dict[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Fields that can change a number and differ."""
+    numbers = [{k: v for k, v in each.items() if k != "habits"} for each in (saved["config"], now)]
+    found = differences(*numbers)
+    for name, (before, after) in differences({"": saved["data"]}, {"": identity}).items():
+        if name != "folder":  # the same data may have moved
+            found[name] = (before, after)
+    return found
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, dict) and "name" in value:  # a rule
+        return str(value["name"])
+    return str(value) if len(str(value)) < 40 else f"{str(value)[:37]}..."
+
+
+def stored_config(out: Path) -> TrainConfig:
+    """The configuration that a run was begun with (its habits as of then)."""
+    return TrainConfig.from_dict(RunFolder(out).read_config()["config"])

@@ -1,0 +1,163 @@
+"""A run from its configuration: begun or gone on with, put together, carried through."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from yuriiformer.data.store import TokenStore
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.metrics import MetricsFile, cut_metrics
+from yuriiformer.training import rng
+from yuriiformer.training.batches import Batches
+from yuriiformer.training.coefficients import saturated
+from yuriiformer.training.compiling import compile_model, compiles
+from yuriiformer.training.config import TrainConfig
+from yuriiformer.training.distributed import Team, restarted, team
+from yuriiformer.training.listeners import Listener, Say, listeners
+from yuriiformer.training.loop import Loop, Outcome
+from yuriiformer.training.optimizer import Optimizer
+from yuriiformer.training.plan import Plan, data_identity, fill_vocabulary, make_plan
+from yuriiformer.training.precision import compute_dtype
+from yuriiformer.training.resume import open_run
+from yuriiformer.training.state import Saver, State, restore
+from yuriiformer.training.stop import Stopper
+
+MakeListener = Callable[[TrainConfig, Plan, State], Listener]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended."""
+
+    outcome: Outcome
+    state: State
+    saturated: list[str]
+    leads: bool  # whether this process is the one that speaks
+
+
+def train(
+    config: TrainConfig,
+    data: str | Path,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    allow_changed: Sequence[str] = (),
+    listener: MakeListener | None = None,
+    say: Say = lambda text: None,
+) -> Result:
+    """Train, from the beginning or (``resume``) from the newest whole checkpoint in ``out``.
+
+    Args:
+        config: the vocabulary is taken from the data.
+        data: a prepared corpus.
+        out: the run's folder.
+        resume: go on with the run in ``out``; if there is none, begin it.
+        allow_changed: fields that may differ from those the run was begun with.
+        listener: makes one more listener to the run's records (the leading process only).
+        say: where remarks go (the leading process only).
+    """
+    store = TokenStore.open(data)
+    config = fill_vocabulary(config, store)
+    resume = resume or restarted()
+    with team(config.machine.device) as crew, Stopper() as stopper:
+        _settle(config, crew)
+        speak = say if crew.leads else lambda text: None
+        folder = RunFolder(out)
+        batches = Batches(store, config, crew)
+        dtype = compute_dtype(config.machine.precision, crew.device)
+        plan = make_plan(config, store, crew.size, dtype)
+        resolved = {
+            "device": crew.device.type,
+            "dtype": str(dtype).removeprefix("torch."),
+            "compiled": compiles(config.machine.compile, crew.device, plan.flops),
+            "threads": torch.get_num_threads(),
+            "processes": crew.size,
+        }
+        try:
+            checkpoint = None
+            if crew.leads:
+                folder.take(resume=resume)
+                identity = {**data_identity(store), "folder": os.path.abspath(data)}
+                checkpoint = open_run(folder, config, identity, resolved, allow_changed, speak)
+            goes_on = crew.share(checkpoint is not None)
+            loop = _build(config, batches, crew, dtype, folder, stopper, resolved, speak)
+            if goes_on:
+                loop.state = restore(
+                    checkpoint, loop.model, loop.optimizer, crew, config.recipe.seed
+                )
+                speak(f"going on from step {loop.state.step}")
+            if resolved["compiled"]:
+                compile_model(loop.model)
+            if crew.leads:
+                _open_metrics(
+                    loop, None if listener is None else listener(config, plan, loop.state)
+                )
+            outcome = loop.run()
+            return Result(outcome, loop.state, saturated(loop.model), crew.leads)
+        finally:
+            if crew.leads:
+                folder.release()
+
+
+def _settle(config: TrainConfig, crew: Team) -> None:
+    """Switches of torch that hold for the whole process."""
+    if config.machine.threads is not None:
+        torch.set_num_threads(config.machine.threads)
+    if crew.device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+        if config.machine.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True, warn_only=True)
+    rng.seed_all(config.recipe.seed, crew.rank)
+
+
+def _build(
+    config: TrainConfig,
+    batches: Batches,
+    crew: Team,
+    dtype: torch.dtype,
+    folder: RunFolder,
+    stopper: Stopper,
+    resolved: dict[str, Any],
+    say: Say,
+) -> Loop:
+    """A run at its beginning."""
+    model = YuriiFormer(config.model, seed=config.recipe.seed).to(crew.device)
+    model.recompute = config.machine.recompute
+    if config.machine.stream_precision == "bfloat16":
+        model.stream_dtype = torch.bfloat16
+    optimizer = Optimizer(model, config.recipe, dtype, crew.group)
+    saver = Saver(folder.checkpoints, model, optimizer, crew, {**config.to_dict(), **resolved})
+    saver.check_space()
+    return Loop(config, model, optimizer, batches, crew, dtype, folder, saver, stopper, say)
+
+
+def _open_metrics(loop: Loop, listener: Listener | None) -> None:
+    """Records from where the run stands; those of steps that will be done again are dropped."""
+    state = loop.state
+    begun = state.step > 0 or state.pending is not None
+    # The record of a step whose validation was cut short has not been written.
+    cut_metrics(loop.folder.metrics_file, state.step - (state.pending is not None) if begun else -1)
+    loop.metrics = MetricsFile(loop.folder.metrics_file)
+    found = listeners(loop.folder, loop.config, state.step, loop.say)
+    loop.listeners = [*found, listener] if listener is not None else found
+
+
+def dry_run(config: TrainConfig, data: str | Path) -> tuple[TrainConfig, Plan, dict[str, Any]]:
+    """The configuration with its vocabulary, the plan, and what ``auto`` comes to here."""
+    store = TokenStore.open(data)
+    config = fill_vocabulary(config, store)
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    with team(config.machine.device) as crew:
+        Batches(store, config, replace(crew, group=None))
+        dtype = compute_dtype(config.machine.precision, crew.device)
+        plan = make_plan(config, store, size, dtype)
+        compiled = compiles(config.machine.compile, crew.device, plan.flops)
+        return config, plan, {"device": str(crew.device), "dtype": dtype, "compiled": compiled}

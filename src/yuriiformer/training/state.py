@@ -1,0 +1,154 @@
+"""A run's state between steps: to a checkpoint and back, to the bit."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from dataclasses import asdict, dataclass, field, fields
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+import yuriiformer
+from yuriiformer.errors import CheckpointError
+from yuriiformer.files import write_json
+from yuriiformer.model.files import WEIGHTS, write_model
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.runs.checkpoint import (
+    LAST,
+    PREVIOUS,
+    Checkpoint,
+    write_checkpoint,
+)
+from yuriiformer.training import rng
+from yuriiformer.training.distributed import Team
+from yuriiformer.training.optimizer import Optimizer
+
+OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+MARGIN = 64 * 2**20  # bytes left free beside what is written
+
+
+@dataclass
+class State:
+    """How far a run is. ``pending`` is the record of a step whose validation was not finished."""
+
+    step: int = 0
+    best_loss: float | None = None
+    best_step: int | None = None
+    skipped: int = 0
+    seconds: float = 0.0
+    pending: dict[str, Any] | None = None
+
+
+def versions() -> dict[str, str]:
+    """What the numbers may depend on besides the configuration."""
+    packages = {name: metadata.version(name) for name in ("torch", "numpy", "safetensors")}
+    return {
+        "yuriiformer": yuriiformer.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        **packages,
+    }
+
+
+@dataclass(frozen=True)
+class Saver:
+    """Writes a run's checkpoints. Every process must call; the leading one writes."""
+
+    folder: Path
+    model: YuriiFormer
+    optimizer: Optimizer
+    team: Team
+    config: dict[str, Any] = field(repr=False)
+
+    def save_last(self, state: State) -> None:
+        """All that is needed to go on; the one before is kept, should this one be damaged."""
+        generators = self.team.collect(rng.capture())
+        if not self.team.leads:
+            return
+
+        def write(part: Path) -> None:
+            write_model(self.model, part)
+            save_file(self.optimizer.state_tensors(), part / OPTIMIZER)
+            extra = {"generators": generators, "config": self.config, "processes": self.team.size}
+            threads = {"threads": torch.get_num_threads()}
+            write_json(part / STATE, {**asdict(state), **extra, **threads, "versions": versions()})
+
+        self._write(LAST, write, state.step, self.folder / PREVIOUS)
+
+    def save_model(self, name: str, step: int, val_loss: float | None) -> None:
+        """The weights alone, as ``best`` or ``final``."""
+        if self.team.leads:
+            self._write(name, lambda part: write_model(self.model, part), step, None, val_loss)
+
+    def _write(
+        self, name: str, write: Any, step: int, keep: Path | None, val_loss: float | None = None
+    ) -> None:
+        # Enough room must be there before: a full disk fails in other ways than this one, too.
+        need = self.bytes_needed()[0 if name == LAST else 1]
+        free = shutil.disk_usage(self.folder).free
+        if free < need + MARGIN:
+            raise CheckpointError(
+                f"too little disk for the checkpoint {self.folder / name}: it needs "
+                f"{gib(need)}, and {gib(free)} are free"
+            )
+        about: dict[str, Any] = {"step": step}
+        if val_loss is not None:
+            about["val_loss"] = val_loss
+        write_checkpoint(self.folder / name, write, about, keep)
+
+    def bytes_needed(self) -> tuple[int, int]:
+        """The size of a checkpoint to go on from, and of a model alone."""
+        weights = sum(t.nbytes for t in self.model.state_dict().values())
+        matrices = sum(p.nbytes for g in self.optimizer.muon.param_groups for p in g["params"])
+        rest = sum(p.nbytes for g in self.optimizer.adamw.param_groups for p in g["params"])
+        return weights + matrices + 2 * rest + 2**20, weights + 2**20
+
+    def check_space(self) -> None:
+        """That a run's checkpoints fit: three to go on from (one of them being written), two
+        models and one being written."""
+        if not self.team.leads:
+            return
+        whole, model = self.bytes_needed()
+        have = sum(f.stat().st_size for f in self.folder.rglob("*") if f.is_file())
+        need = 3 * whole + 3 * model - have
+        free = shutil.disk_usage(self.folder).free
+        if free < need + MARGIN:
+            raise CheckpointError(
+                f"too little disk for the checkpoints of this run: {self.folder} needs {gib(need)} "
+                f"more, and {gib(free)} are free; free some, or choose another --out"
+            )
+
+
+def gib(size: float) -> str:
+    """Bytes for people."""
+    return f"{size / 2**30:.2f} GiB" if size >= 2**28 else f"{size / 2**20:.1f} MiB"
+
+
+def restore(
+    checkpoint: Checkpoint | None, model: YuriiFormer, optimizer: Optimizer, team: Team, seed: int
+) -> State:
+    """Put a run where a checkpoint left it. Only the leading process reads."""
+    saved: dict[str, Any] = {}
+    weights = moments = None
+    if team.leads:
+        assert checkpoint is not None
+        folder = checkpoint.folder
+        try:
+            saved = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            weights, moments = load_file(folder / WEIGHTS), load_file(folder / OPTIMIZER)
+        except Exception as error:
+            raise CheckpointError(f"{folder} cannot be read: {error!r:.120}") from None
+    saved = team.share(saved)
+    model.load_state_dict(team.share_tensors(weights))
+    optimizer.load_state_tensors(team.share_tensors(moments))
+    generators = saved["generators"]
+    if team.rank < len(generators):
+        rng.restore(generators[team.rank])
+    else:  # more processes than before: new ones start from the step they join at
+        rng.seed_all(seed + saved["step"], team.rank)
+    return State(**{each.name: saved[each.name] for each in fields(State)})

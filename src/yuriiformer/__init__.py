@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from yuriiformer.model.model import YuriiFormer as YuriiFormer
     from yuriiformer.model.oracles import OraclePair as OraclePair
     from yuriiformer.model.oracles import register_oracles as register_oracles
+    from yuriiformer.training.config import TrainConfig as TrainConfig
+    from yuriiformer.training.muon import Muon as Muon
+    from yuriiformer.training.presets import preset as preset
+    from yuriiformer.training.session import train as train
 
 __version__ = "0.1.0"
 
@@ -43,6 +47,10 @@ _HOME = {
     "model.files": ("load_model", "save_model"),
     "model.model": ("YuriiFormer",),
     "model.oracles": ("OraclePair", "register_oracles"),
+    "training.config": ("TrainConfig",),
+    "training.muon": ("Muon",),
+    "training.presets": ("preset",),
+    "training.session": ("train",),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

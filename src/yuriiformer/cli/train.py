@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 import tyro
 
@@ -29,16 +29,19 @@ RULE, PRESET = "nesterov-lie-trotter", "tales-tiny"
 # The rule has a flag of its own, the vocabulary is the data's. tyro reads the help of each field
 # from the docstring.
 _HINTS = get_type_hints(ModelConfig)
-Model = make_dataclass(
-    "Model",
-    [
-        (each.name, _HINTS[each.name], field(default=each.default))
-        for each in fields(ModelConfig)
-        if each.name not in ("rule", "vocab_size", "valid_vocab")
-    ],
-    frozen=True,
-)
-Model.__doc__ = ModelConfig.__doc__
+if TYPE_CHECKING:
+    Model = ModelConfig
+else:
+    Model = make_dataclass(
+        "Model",
+        [
+            (each.name, _HINTS[each.name], field(default=each.default))
+            for each in fields(ModelConfig)
+            if each.name not in ("rule", "vocab_size", "valid_vocab")
+        ],
+        frozen=True,
+    )
+    Model.__doc__ = ModelConfig.__doc__
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Flags:
     validation: tyro.conf.OmitArgPrefixes[Validation] = field(default_factory=Validation)
     machine: tyro.conf.OmitArgPrefixes[Machine] = field(default_factory=Machine)
     habits: tyro.conf.OmitArgPrefixes[Habits] = field(default_factory=Habits)
-    model: Annotated[Any, tyro.conf.OmitArgPrefixes[Model]] = field(default_factory=Model)
+    model: tyro.conf.OmitArgPrefixes[Model] = field(default_factory=Model)
 
 
 DESCRIPTION = (

@@ -41,7 +41,7 @@ def save_model(model: YuriiFormer, folder: str | Path) -> None:
         part.mkdir(parents=True)
         write_model(model, part)
         replace_folder(folder, part)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise ModelFileError(f"{folder} cannot be written: {error}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)

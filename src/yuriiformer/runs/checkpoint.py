@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from yuriiformer.errors import CheckpointError
 from yuriiformer.files import replace_folder, sha256, sha256_of_json, sync, sync_folder, write_json
 
@@ -63,7 +65,7 @@ def write_checkpoint(
         write_json(part / MANIFEST, manifest)
         sync_folder(part)
         replace_folder(folder, part, keep)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise CheckpointError(f"checkpoint {folder} could not be written: {error}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -9,26 +9,43 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yuriiformer.errors import RunError
+from yuriiformer.errors import CheckpointError, RunError
 from yuriiformer.files import write_text
 
 Record = dict[str, Any]
 
 
 class MetricsFile:
-    """Records are added one at a time, each a whole line."""
+    """Records are added one at a time, each a whole line. Those that a full disk does not take are
+    kept, and written with the next."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab", buffering=0)
+        self._waiting = b""
 
-    def add(self, record: Record) -> None:
-        self._file.write(json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n")
-        self._file.flush()
+    def add(self, record: Record) -> str | None:
+        """Write a record; what went wrong, if it must wait."""
+        line = json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n"
+        self._waiting += line.encode()
+        try:
+            self._write()
+        except OSError as error:
+            return f"{self.path} does not take a record: {error}"
+        return None
+
+    def _write(self) -> None:
+        while self._waiting:  # a disk that is nearly full takes a part
+            written = self._file.write(self._waiting) or 0
+            self._waiting = self._waiting[written:]
 
     def sync(self) -> None:
         """Wait until the records are on the disk."""
-        os.fsync(self._file.fileno())
+        try:
+            self._write()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise CheckpointError(f"{self.path} could not be written: {error}") from error
 
     def close(self) -> None:
         self._file.close()

@@ -74,6 +74,13 @@ class Loop:
         self.team.wait()
         return "finished"
 
+    def close(self) -> None:
+        """Let go of the files."""
+        for listener in self.listeners:
+            listener.close()
+        if self.metrics is not None:
+            self.metrics.close()
+
     def _parallel(self) -> nn.Module:
         """The module that training calls."""
         if self.team.group is None:
@@ -139,7 +146,9 @@ class Loop:
         elif not every and record["step"] in (0, self.config.recipe.steps):
             record["coefficients"] = coefficient_record(self.model)
         if self.metrics is not None and len(record) > 1:
-            self.metrics.add(record)
+            problem = self.metrics.add(record)
+            if problem:
+                self.say(f"{problem}; it is kept, and training goes on")
         for listener in self.listeners:
             listener.record(record)
         return True
@@ -204,9 +213,9 @@ class Loop:
     def _save(self, *, hard: bool) -> None:
         """A checkpoint to go on from. If it cannot be written the earlier one stands, and a run in
         mid-course goes on; at the end (``hard``) the error is the run's."""
-        if self.metrics is not None:
-            self.metrics.sync()
         try:
+            if self.metrics is not None:
+                self.metrics.sync()
             self.saver.save_last(self.state)
         except CheckpointError as error:
             if hard:

@@ -80,8 +80,8 @@ def train(
             "threads": torch.get_num_threads(),
             "processes": crew.size,
         }
+        loop = checkpoint = None
         try:
-            checkpoint = None
             if crew.leads:
                 folder.take(resume=resume)
                 identity = {**data_identity(store), "folder": os.path.abspath(data)}
@@ -102,8 +102,9 @@ def train(
             outcome = loop.run()
             return Result(outcome, loop.state, saturated(loop.model), crew.leads)
         finally:
-            if crew.leads:
-                folder.release()
+            if loop is not None:
+                loop.close()
+            folder.release()
 
 
 def _settle(config: TrainConfig, crew: Team) -> None:

@@ -1,0 +1,99 @@
+"""The paper's presets at full size, without a GPU and without memory: on fake CPU tensors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import yuriiformer as yf
+from yuriiformer.methods.catalog import paper
+from yuriiformer.model.context import Context
+from yuriiformer.training.batches import MicroBatch
+from yuriiformer.training.distributed import Team
+from yuriiformer.training.optimizer import Optimizer
+from yuriiformer.training.precision import autocast
+from yuriiformer.training.presets import preset
+from yuriiformer.training.step import accumulate
+
+CPU = torch.device("cpu")
+PAPER_PRESETS = ("tinystories-small", "openwebtext-small", "openwebtext-medium")
+
+
+def fake_step(name: str, rule: str, *, recompute: bool = False, streams=None) -> None:
+    """Two micro-batches, clip, both optimisers, as in training; every shape and dtype checked."""
+    config = preset(name, rule)
+    micro = config.machine.micro_batch
+    with FakeTensorMode(), CPU:
+        model = yf.YuriiFormer(config.model, seed=None)
+        model.recompute, model.stream_dtype = recompute, streams
+        optimizer = Optimizer(model, config.recipe, torch.bfloat16)
+        tokens = torch.zeros(micro, config.model.context, dtype=torch.int64)
+        batches = [MicroBatch((tokens, tokens), 0.5, None)] * 2
+        seen = watch(model)
+        losses = accumulate(model, batches, Team(0, 1, CPU), torch.bfloat16)
+        assert losses.shape == (2,)
+        shape = (micro, config.model.context, config.model.d_model)
+        assert seen
+        assert set(seen) == {(shape, streams or torch.float32)}
+        for parameter_name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                assert parameter.grad is not None, parameter_name
+                assert parameter.grad.dtype == parameter.dtype == torch.float32
+                assert parameter.grad.shape == parameter.shape
+            else:
+                assert parameter.grad is None
+        before = {n: p.dtype for n, p in model.named_parameters()}
+        optimizer.set_rates(0)
+        torch.nn.utils.clip_grad_norm_(optimizer.parameters, 1.0)
+        optimizer.step()
+        assert {n: p.dtype for n, p in model.named_parameters()} == before
+        for tensor in optimizer.state_tensors().values():
+            assert tensor.dtype == torch.float32
+
+
+def watch(model):
+    """The shape and dtype of every stream that enters or leaves a block."""
+    seen = []
+    for block in model.blocks:
+        block.register_forward_hook(
+            lambda _, inputs, output: seen.extend(
+                (tuple(s.shape), s.dtype) for streams in (inputs[0], output)
+                for s in streams.values()
+            )
+        )  # fmt: skip
+    return seen
+
+
+@pytest.mark.parametrize("rule", ["gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian"])
+def test_a_step_of_the_small_model(rule):
+    fake_step("tinystories-small", rule)
+
+
+@pytest.mark.parametrize(("recompute", "streams"), [(True, None), (False, torch.bfloat16)])
+def test_recomputing_and_bfloat16_streams(recompute, streams):
+    fake_step("tinystories-small", "verlet-ama", recompute=recompute, streams=streams)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAPER_PRESETS)
+@pytest.mark.parametrize("rule", paper)
+def test_a_step_of_every_rule_and_preset(rule, name):
+    fake_step(name, rule)
+
+
+def test_oracles_and_projection_run_in_bfloat16():
+    """Under autocast the products are bfloat16 while streams, norms and coefficients are not."""
+    model = yf.YuriiFormer(yf.ModelConfig(n_layer=1, n_head=2, d_model=8, vocab_size=16, context=4))
+    seen = {}
+    for label in ("attn.qkv", "attn.out", "mlp.up", "mlp.down"):
+        module = model.blocks[0].get_submodule(label)
+        module.register_forward_hook(
+            lambda _, __, out, label=label: seen.update({label: out.dtype})
+        )
+    streams = {s: torch.randn(1, 4, 8) for s in "XV"}
+    with autocast(torch.bfloat16, CPU):
+        after = model.blocks[0](streams, Context(torch.arange(4)))
+    assert set(seen.values()) == {torch.bfloat16}
+    assert {s.dtype for s in after.values()} == {torch.float32}
+    assert {c.dtype for c in model.blocks[0].coefficients().values()} == {torch.float32}

@@ -47,22 +47,28 @@ def replace_folder(folder: Path, new: Path, keep: Path | None = None) -> None:
     """Give ``new`` the name ``folder``; what bore it is kept as ``keep``, or removed.
 
     Linux trades the two names in one step, so ``folder`` is there at every instant. Elsewhere two
-    renames leave a moment in which the old folder stands only under the name it is kept by.
+    renames leave a moment in which the old folder is called ``folder.old``. What ``keep`` was
+    before is removed last.
     """
-    old = keep if keep is not None else folder.with_name(f"{folder.name}.old-{os.getpid()}")
     if not folder.exists():
         new.rename(folder)
-    else:
+        sync_folder(folder.parent)
+        return
+    old = new
+    if not _exchange(new, folder):
+        old = folder.with_name(f"{folder.name}.old")
         if old.exists():
             shutil.rmtree(old)
-        if _exchange(new, folder):
-            new.rename(old)
-        else:
-            folder.rename(old)
-            new.rename(folder)
+        folder.rename(old)
+        new.rename(folder)
     sync_folder(folder.parent)
     if keep is None:
         shutil.rmtree(old, ignore_errors=True)
+        return
+    if keep.exists():
+        shutil.rmtree(keep)
+    old.rename(keep)
+    sync_folder(folder.parent)
 
 
 def _exchange(one: Path, other: Path) -> bool:
@@ -85,3 +91,8 @@ def sha256_of_json(data: Any) -> str:
     """Of what the data mean: spaces and the order of keys do not matter."""
     text = json.dumps(data, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def in_bytes(size: float) -> str:
+    """A number of bytes for people."""
+    return f"{size / 2**30:.2f} GiB" if size >= 2**28 else f"{size / 2**20:.1f} MiB"

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
+from yuriiformer.files import in_bytes
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
@@ -16,11 +18,6 @@ if TYPE_CHECKING:
     from yuriiformer.training.plan import Plan
 
 EVERY_SECONDS = 10.0  # between lines where no terminal is
-
-
-def size(value: float) -> str:
-    """Bytes for people."""
-    return f"{value / 2**30:.2f} GiB" if value >= 2**28 else f"{value / 2**20:.1f} MiB"
 
 
 def duration(seconds: float) -> str:
@@ -54,9 +51,9 @@ def plan_text(config: TrainConfig, plan: Plan, resolved: Mapping[str, Any]) -> s
                   f"{recipe.adamw_lr * recipe.coefficient_lr:g}"),
         ("machine", f"{resolved['device']}, {str(resolved['dtype']).removeprefix('torch.')}, "
                     f"{'compiled' if resolved['compiled'] else 'not compiled'}"),
-        ("memory", f"{size(plan.memory)}: weights {size(plan.weights)}, gradients "
-                   f"{size(plan.gradients)}, optimiser {size(plan.optimizer)}, kept for the "
-                   f"backward pass {size(plan.activations)}"),
+        ("memory", f"{in_bytes(plan.memory)}: weights {in_bytes(plan.weights)}, gradients "
+                   f"{in_bytes(plan.gradients)}, optimiser {in_bytes(plan.optimizer)}, kept for "
+                   f"the backward pass {in_bytes(plan.activations)}"),
         ("work", f"{plan.flops:.2e} floating-point operations"),
     ]  # fmt: skip
     return "\n".join(f"{name:<12}{text}" for name, text in lines)

@@ -12,6 +12,7 @@ and optimiser are safetensors, the rest is JSON.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ def write_checkpoint(
         write(part)
         files = {}
         for path in sorted(part.iterdir()):
+            path.chmod(0o666 & ~_umask())  # safetensors' own files are for their owner alone
             sync(path)
             files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
         manifest: dict[str, Any] = {"format": FORMAT, "about": about, "files": files}
@@ -71,6 +73,12 @@ def write_checkpoint(
         shutil.rmtree(part, ignore_errors=True)
 
 
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def read_checkpoint(folder: Path) -> Checkpoint:
     """A checkpoint whose every byte is as it was written; otherwise an error with the file."""
     path = folder / MANIFEST
@@ -80,21 +88,22 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         claimed = manifest.pop("sha256")
         whole = claimed == sha256_of_json(manifest) and manifest["format"] == FORMAT
-        files = manifest["files"].items()
+        files = {name: (int(f["bytes"]), str(f["sha256"])) for name, f in manifest["files"].items()}
+        int(manifest["about"]["step"])
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
     except (OSError, ValueError, RecursionError, KeyError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged: {error!r:.80}") from None
     if not whole:
         raise CheckpointError(f"{path} is damaged: its own SHA-256 or format differs")
-    for name, known in files:
+    for name, (length, digest) in files.items():
         file = folder / name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing")
         size = file.stat().st_size
-        if size != known["bytes"]:
-            raise CheckpointError(f"{file} is damaged: {size} bytes, not {known['bytes']}")
-        if sha256(file) != known["sha256"]:
+        if size != length:
+            raise CheckpointError(f"{file} is damaged: {size} bytes, not {length}")
+        if sha256(file) != digest:
             raise CheckpointError(f"{file} is damaged: its SHA-256 is not that of {MANIFEST}")
     return Checkpoint(folder, manifest)
 
@@ -102,7 +111,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 def newest_whole(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint to go on from that is whole, and what is wrong with newer ones."""
     problems: list[str] = []
-    for name in (LAST, PREVIOUS):
+    for name in (LAST, f"{LAST}.old", PREVIOUS):
         if (folder / name).exists():
             try:
                 return read_checkpoint(folder / name), problems

@@ -30,7 +30,14 @@ class RunFolder:
         """Whether a run was begun here."""
         return self.config_file.is_file()
 
-    def take(self, *, resume: bool) -> None:
+    def begun_by(self, job: str) -> bool:
+        """Whether this very job began the run (and was started again by its agent)."""
+        try:
+            return (self.path / ".lock").read_text(encoding="utf-8") == job
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def take(self, *, resume: bool, job: str = "") -> None:
         """Make the folder this process's own: nobody else may train into it."""
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file: choose another --out")
@@ -41,7 +48,7 @@ class RunFolder:
             )
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / ".lock").open("wb")
+            self._lock = (self.path / ".lock").open("ab")
         except OSError as error:
             raise RunError(f"{self.path} cannot be written: {error}") from None
         try:
@@ -49,6 +56,9 @@ class RunFolder:
         except OSError:
             self.release()
             raise RunError(f"another process is training into {self.path} right now") from None
+        self._lock.truncate(0)
+        self._lock.write(job.encode())
+        self._lock.flush()
 
     def release(self) -> None:
         if self._lock is not None:
@@ -67,7 +77,11 @@ class RunFolder:
                 raise RunError(
                     f"{self.config_file} has format {data['format']!r}; this version reads {FORMAT}"
                 )
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            for part in ("config", "data", "resolved"):
+                if not isinstance(data[part], dict):
+                    raise TypeError(f"{part} is {data[part]!r:.40}")
+            Path(data["data"]["folder"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             if isinstance(error, RunError):
                 raise
             raise RunError(f"{self.config_file} is damaged: {error!r:.80}") from None

@@ -104,6 +104,11 @@ def restarted() -> bool:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
+def job() -> str:
+    """What stays the same when torchrun starts its processes again, and only then."""
+    return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {os.getppid()}"
+
+
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
     """The device that a configuration's word means on this machine."""
     if name == "auto":

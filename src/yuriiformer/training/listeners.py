@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,10 +60,8 @@ class WandB:
     """Weights & Biases; a run that goes on keeps its identity there."""
 
     def __init__(self, folder: RunFolder, project: str, config: dict[str, Any]) -> None:
-        try:
-            import wandb  # noqa: PLC0415
-        except ModuleNotFoundError:
-            raise ConfigError("--wandb needs its package: pip install wandb") from None
+        import wandb  # noqa: PLC0415
+
         path = folder.path / "wandb_id"
         if not path.exists():
             path.write_text(uuid.uuid4().hex[:12], encoding="ascii")
@@ -80,6 +79,12 @@ class WandB:
 
     def close(self) -> None:
         self.run.finish()
+
+
+def check_listeners(config: TrainConfig) -> None:
+    """That what a configuration asks for is there."""
+    if config.habits.wandb is not None and find_spec("wandb") is None:
+        raise ConfigError("--wandb needs its package: pip install wandb")
 
 
 def listeners(folder: RunFolder, config: TrainConfig, step: int, say: Say) -> list[Listener]:

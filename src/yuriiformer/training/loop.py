@@ -177,9 +177,9 @@ class Loop:
                 )
             return
         if self.state.best_loss is None or loss < self.state.best_loss:
-            self.state.best_loss, self.state.best_step = loss, step
             try:
                 self.saver.save_model(BEST, step, loss)
+                self.state.best_loss, self.state.best_step = loss, step
             except CheckpointError as error:
                 self.say(f"{error}; training goes on")
 
@@ -214,13 +214,15 @@ class Loop:
         """A checkpoint to go on from. If it cannot be written the earlier one stands, and a run in
         mid-course goes on; at the end (``hard``) the error is the run's."""
         try:
-            if self.metrics is not None:
-                self.metrics.sync()
-            self.saver.save_last(self.state)
+            self.saver.save_last(self.state, self._sync_metrics)
         except CheckpointError as error:
             if hard:
                 raise
             self.say(f"{error}; the checkpoint before it stands, and training goes on")
+
+    def _sync_metrics(self) -> None:
+        if self.metrics is not None:
+            self.metrics.sync()
 
     def _stop(self) -> Outcome:
         self._save(hard=True)

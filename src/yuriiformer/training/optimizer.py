@@ -15,6 +15,9 @@ from yuriiformer.training.groups import MUON, parameter_groups
 from yuriiformer.training.muon import Muon
 from yuriiformer.training.schedule import lr_factor
 
+# What each optimiser remembers of a parameter: of AdamW's, and of Muon's (True).
+KEYS = {False: ("adamw", ("step", "exp_avg", "exp_avg_sq")), True: ("muon", ("momentum",))}
+
 
 class Optimizer:
     """Muon for the matrices, AdamW for the rest, with the recipe's rates.
@@ -100,17 +103,28 @@ class Optimizer:
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `state_tensors` gave, from a model of the same parameters."""
-        owners = {id(p) for group in self.muon.param_groups for p in group["params"]}
+        wrong = tensors.keys() ^ self._state_names() if tensors else set()  # none before a step
+        if wrong:
+            raise ConfigError(
+                f"the optimiser's state is not of this model: {min(wrong)!r} is in only one of them"
+            )
         states: dict[str, dict[Tensor, dict[str, Any]]] = {"muon": {}, "adamw": {}}
         for full, tensor in tensors.items():
             label, name, key = full.split("/")
-            parameter = self.names.get(name)
-            if parameter is None or label != ("muon" if id(parameter) in owners else "adamw"):
-                raise ConfigError(f"the optimiser's state has {full!r}, which is not of this model")
+            parameter = self.names[name]
             states[label].setdefault(parameter, {})[key] = tensor.to(parameter.device).clone()
         for label, optimizer in self._each():
             optimizer.state.clear()
             optimizer.state.update(states[label])
+
+    def _state_names(self) -> set[str]:
+        matrices = {id(p) for group in self.muon.param_groups for p in group["params"]}
+        return {
+            f"{label}/{name}/{key}"
+            for name, p in self.names.items()
+            for label, keys in [KEYS[id(p) in matrices]]
+            for key in keys
+        }
 
     def _each(self) -> tuple[tuple[str, torch.optim.Optimizer], ...]:
         return ("muon", self.muon), ("adamw", self.adamw)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from yuriiformer.errors import RunError
-from yuriiformer.runs.checkpoint import Checkpoint, newest_whole
+from yuriiformer.errors import ConfigError, RunError, did_you_mean
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.runs.checkpoint import LAST, Checkpoint, newest_whole
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training.config import TrainConfig, differences
+from yuriiformer.training.config import PARTS, TrainConfig, differences
 from yuriiformer.training.listeners import Say
 from yuriiformer.training.state import versions
 
@@ -50,6 +53,11 @@ def open_run(
     for problem in problems:
         assert checkpoint is not None
         say(f"{problem}; going back to {checkpoint.folder.name}, step {checkpoint.step}")
+    if problems and (folder.checkpoints / LAST).exists():
+        # Put aside, or the next save would let it take the place of the whole one.
+        aside = folder.checkpoints / f"{LAST}.damaged"
+        shutil.rmtree(aside, ignore_errors=True)
+        (folder.checkpoints / LAST).rename(aside)
     if changes:
         step = checkpoint.step if checkpoint else 0
         entry = {"step": step, "fields": {name: list(change) for name, change in changes.items()}}
@@ -68,6 +76,16 @@ def _changes(
         if name != "folder":  # the same data may have moved
             found[name] = (before, after)
     return found
+
+
+def check_changed(names: Sequence[str]) -> None:
+    """That each is the name of a field that a run's configuration has."""
+    parts = [ModelConfig, *(kind for name, kind in PARTS.items() if name != "habits")]
+    known = [each.name for kind in parts for each in fields(kind)]
+    known += ["train_tokens", "val_tokens", "train_sha256", "val_sha256", "tokenizer"]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"--allow-changed: unknown field {name!r}{did_you_mean(name, known)}")
 
 
 def _show(value: Any) -> str:

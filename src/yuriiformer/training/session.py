@@ -19,14 +19,14 @@ from yuriiformer.training.batches import Batches
 from yuriiformer.training.coefficients import saturated
 from yuriiformer.training.compiling import compile_model, compiles
 from yuriiformer.training.config import TrainConfig
-from yuriiformer.training.distributed import Team, restarted, team
-from yuriiformer.training.listeners import Listener, Say, listeners
+from yuriiformer.training.distributed import Team, job, restarted, team
+from yuriiformer.training.listeners import Listener, Say, check_listeners, listeners
 from yuriiformer.training.loop import Loop, Outcome
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.plan import Plan, data_identity, fill_vocabulary, make_plan
 from yuriiformer.training.precision import compute_dtype
-from yuriiformer.training.resume import open_run
-from yuriiformer.training.state import Saver, State, restore
+from yuriiformer.training.resume import check_changed, open_run
+from yuriiformer.training.state import Saver, State, check_space, restore
 from yuriiformer.training.stop import Stopper
 
 MakeListener = Callable[[TrainConfig, Plan, State], Listener]
@@ -65,11 +65,13 @@ def train(
     """
     store = TokenStore.open(data)
     config = fill_vocabulary(config, store)
-    resume = resume or restarted()
+    folder = RunFolder(out)
+    check_changed(allow_changed)
+    check_listeners(config)
+    resume = resume or (restarted() and folder.begun_by(job()))
     with team(config.machine.device) as crew, Stopper() as stopper:
         _settle(config, crew)
         speak = say if crew.leads else lambda text: None
-        folder = RunFolder(out)
         batches = Batches(store, config, crew)
         dtype = compute_dtype(config.machine.precision, crew.device)
         plan = make_plan(config, store, crew.size, dtype)
@@ -83,7 +85,8 @@ def train(
         loop = checkpoint = None
         try:
             if crew.leads:
-                folder.take(resume=resume)
+                folder.take(resume=resume, job=job())
+                check_space(folder.checkpoints, plan.weights + plan.optimizer, plan.weights)
                 identity = {**data_identity(store), "folder": os.path.abspath(data)}
                 checkpoint = open_run(folder, config, identity, resolved, allow_changed, speak)
             goes_on = crew.share(checkpoint is not None)
@@ -136,7 +139,6 @@ def _build(
         model.stream_dtype = torch.bfloat16
     optimizer = Optimizer(model, config.recipe, dtype, crew.group)
     saver = Saver(folder.checkpoints, model, optimizer, crew, {**config.to_dict(), **resolved})
-    saver.check_space()
     return Loop(config, model, optimizer, batches, crew, dtype, folder, saver, stopper, say)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from importlib import metadata
 from pathlib import Path
@@ -14,8 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import yuriiformer
-from yuriiformer.errors import CheckpointError
-from yuriiformer.files import write_json
+from yuriiformer.errors import CheckpointError, ConfigError, one_line
+from yuriiformer.files import in_bytes, write_json
 from yuriiformer.model.files import WEIGHTS, write_model
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.checkpoint import (
@@ -65,11 +66,15 @@ class Saver:
     team: Team
     config: dict[str, Any] = field(repr=False)
 
-    def save_last(self, state: State) -> None:
-        """All that is needed to go on; the one before is kept, should this one be damaged."""
+    def save_last(self, state: State, before: Callable[[], None] = lambda: None) -> None:
+        """All that is needed to go on; the one before is kept, should this one be damaged.
+
+        ``before`` is done first, by the leading process: what the checkpoint relies on.
+        """
         generators = self.team.collect(rng.capture())
         if not self.team.leads:
             return
+        before()
 
         def write(part: Path) -> None:
             write_model(self.model, part)
@@ -94,7 +99,7 @@ class Saver:
         if free < need + MARGIN:
             raise CheckpointError(
                 f"too little disk for the checkpoint {self.folder / name}: it needs "
-                f"{gib(need)}, and {gib(free)} are free"
+                f"{in_bytes(need)}, and {in_bytes(free)} are free"
             )
         about: dict[str, Any] = {"step": step}
         if val_loss is not None:
@@ -108,25 +113,18 @@ class Saver:
         rest = sum(p.nbytes for g in self.optimizer.adamw.param_groups for p in g["params"])
         return weights + matrices + 2 * rest + 2**20, weights + 2**20
 
-    def check_space(self) -> None:
-        """That a run's checkpoints fit: three to go on from (one of them being written), two
-        models and one being written."""
-        if not self.team.leads:
-            return
-        whole, model = self.bytes_needed()
-        have = sum(f.stat().st_size for f in self.folder.rglob("*") if f.is_file())
-        need = 3 * whole + 3 * model - have
-        free = shutil.disk_usage(self.folder).free
-        if free < need + MARGIN:
-            raise CheckpointError(
-                f"too little disk for the checkpoints of this run: {self.folder} needs {gib(need)} "
-                f"more, and {gib(free)} are free; free some, or choose another --out"
-            )
 
-
-def gib(size: float) -> str:
-    """Bytes for people."""
-    return f"{size / 2**30:.2f} GiB" if size >= 2**28 else f"{size / 2**20:.1f} MiB"
+def check_space(folder: Path, whole: int, model: int) -> None:
+    """That a run's checkpoints fit: three to go on from (one of them being written), two models
+    and one being written."""
+    have = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    need = 3 * whole + 3 * model - have
+    free = shutil.disk_usage(folder).free
+    if free < need + MARGIN:
+        raise CheckpointError(
+            f"too little disk for the checkpoints of this run: {folder} needs {in_bytes(need)} "
+            f"more, and {in_bytes(free)} are free; free some, or choose another --out"
+        )
 
 
 def restore(
@@ -142,13 +140,18 @@ def restore(
             saved = json.loads((folder / STATE).read_text(encoding="utf-8"))
             weights, moments = load_file(folder / WEIGHTS), load_file(folder / OPTIMIZER)
         except Exception as error:
-            raise CheckpointError(f"{folder} cannot be read: {error!r:.120}") from None
+            raise CheckpointError(f"{folder} cannot be read: {one_line(error):.160}") from None
     saved = team.share(saved)
-    model.load_state_dict(team.share_tensors(weights))
-    optimizer.load_state_tensors(team.share_tensors(moments))
-    generators = saved["generators"]
-    if team.rank < len(generators):
-        rng.restore(generators[team.rank])
-    else:  # more processes than before: new ones start from the step they join at
-        rng.seed_all(seed + saved["step"], team.rank)
-    return State(**{each.name: saved[each.name] for each in fields(State)})
+    try:
+        model.load_state_dict(team.share_tensors(weights))
+        optimizer.load_state_tensors(team.share_tensors(moments))
+        generators = saved["generators"]
+        if team.rank < len(generators):
+            rng.restore(generators[team.rank])
+        else:  # more processes than before: new ones start from the step they join at
+            rng.seed_all(seed + saved["step"], team.rank)
+        return State(**{each.name: saved[each.name] for each in fields(State)})
+    except (ConfigError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise CheckpointError(
+            f"the checkpoint to go on from is not of this model: {one_line(error):.160}"
+        ) from None

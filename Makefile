@@ -35,14 +35,15 @@ test: lint ## every check that takes seconds
 test-slow: install ## the checks that take longer or need g++ and LaTeX
 	$(BIN)/pytest -n $(JOBS) -m slow
 
-demo: install ## list the rules, draw three, prepare the embedded corpus, all into demo/
+demo: install ## draw three rules and train them on the embedded corpus, all into demo/
 	$(BIN)/yurii rules
 	$(BIN)/yurii rules show nesterov-lie-trotter
 	mkdir -p $(OUT)
 	test -d $(OUT)/tales || $(BIN)/yurii prepare tales --tokenizer bpe:2048 --out $(OUT)/tales
 	$(BIN)/yurii data show $(OUT)/tales --context 256 --sequences 32 --plot $(OUT)/tales.svg
 	for rule in gd-lie-trotter nesterov-lie-trotter verlet-ama; do \
-	  $(BIN)/yurii rules diagram $$rule -o $(OUT)/$$rule.svg || exit 1; done
+	  $(BIN)/yurii rules diagram $$rule -o $(OUT)/$$rule.svg || exit 1; \
+	  $(BIN)/yurii train --data $(OUT)/tales --rule $$rule --out $(OUT)/$$rule --resume || exit 1; done
 
 bench: install ## side-by-side measurements (see benchmarks/README.md)
 	$(BIN)/python benchmarks/interpreter.py

@@ -178,3 +178,13 @@ def test_the_data_page(tmp_path, monkeypatch, capsys):
 def test_the_numbers_of_the_tales():
     page = (ROOT / "docs/data.md").read_text(encoding="utf-8")
     assert f"{tales.entropy_per_story():.3f} nats a story" in page
+
+
+def test_the_training_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_commands(blocks("docs/training.md", "console")[0].splitlines())
+    assert "finished 40 steps" in capsys.readouterr().out
+    scope: dict = {}
+    exec(blocks("docs/training.md", "python")[0], scope)
+    assert scope["result"].outcome == "finished"
+    assert scope["model"].config.update.name == "polyak-lie-trotter"

@@ -56,7 +56,7 @@ def tales_tiny(rule: Rule | str) -> TrainConfig:
     """Generated stories in seconds: 2 layers, d = 64."""
     return TrainConfig(
         ModelConfig(rule, n_layer=2, n_head=2, d_model=64, context=64),
-        Recipe(steps=120, sequences=16, muon_lr=0.02, adamw_lr=6e-3),
+        Recipe(steps=120, sequences=16, muon_lr=0.02, adamw_lr=1e-2),
         Validation(eval_every=20, eval_sequences=32),
         Machine(micro_batch=16),
         Habits(save_every=20),

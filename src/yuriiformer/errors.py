@@ -14,6 +14,7 @@ class YuriiError(ValueError):
     """Something the user can put right."""
 
     exit_code = 2  # of the command line
+    everywhere = False  # every process of a run has it: one of them says it
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""  # KeyError, mixed in below, would quote it
@@ -81,6 +82,7 @@ class NonFiniteError(YuriiError):
     """Training met a loss or gradient that is not a finite number."""
 
     exit_code = 3
+    everywhere = True
 
 
 def one_line(error: BaseException) -> str:

@@ -48,7 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     except YuriiError as error:
         if debug:
             raise
-        print(f"yurii: {error}", file=sys.stderr)
+        if not error.everywhere or os.environ.get("RANK", "0") == "0":
+            print(f"yurii: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("yurii: interrupted", file=sys.stderr)

@@ -10,6 +10,11 @@ from torch import Tensor, nn
 Batch = tuple[Tensor, Tensor]  # inputs and targets, each (sequences, context)
 
 
+def own_devices() -> list[int]:
+    """The GPU this process uses, if any, whose generator is to be left alone too."""
+    return [torch.cuda.current_device()] if torch.cuda.is_available() else []
+
+
 @torch.no_grad()
 def total_loss(
     model: nn.Module, batches: Iterable[Batch], stop: Callable[[], bool] = lambda: False
@@ -22,7 +27,7 @@ def total_loss(
     model.eval()
     nats, tokens = 0.0, 0
     try:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(own_devices()):
             for inputs, targets in batches:
                 if stop():
                     return None

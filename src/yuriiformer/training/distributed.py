@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from yuriiformer.errors import ConfigError
+from yuriiformer.errors import ConfigError, YuriiError
 
 TIMEOUT = timedelta(minutes=30)  # rank 0 may verify a large checkpoint while the others wait
 
@@ -52,6 +52,13 @@ class Team:
         box = [value]
         dist.broadcast_object_list(box, src=0, group=self.group)
         return box[0]
+
+    def agree(self, problem: YuriiError | None) -> None:
+        """Raise what the leading process found wrong in all processes; it is the one to say it."""
+        problem = self.share(problem)
+        if problem is not None:
+            problem.everywhere = True
+            raise problem
 
     def collect(self, value: Any) -> list[Any]:
         """Every process's value, by rank (plain data)."""

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from yuriiformer.errors import CheckpointError, NonFiniteError
-from yuriiformer.evaluation.loss import total_loss
+from yuriiformer.evaluation.loss import own_devices, total_loss
 from yuriiformer.files import write_json
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.checkpoint import BEST, FINAL
@@ -90,7 +90,7 @@ class Loop:
         # DDP lays out its buckets anew after the first backward pass, and with three processes or
         # more the layout decides the rounding. One pass whose gradient is thrown away puts that
         # before the first step, of a run that begins and of one that goes on.
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(own_devices()):
             first = self.batches.training(self.state.step)[0]
             accumulate(module, [replace(first, weight=1.0)], self.team, self.dtype)
         self.optimizer.zero_grad()

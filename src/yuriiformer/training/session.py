@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from yuriiformer.data.store import TokenStore
+from yuriiformer.errors import YuriiError
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import MetricsFile, cut_metrics
@@ -84,11 +85,16 @@ def train(
         }
         loop = checkpoint = None
         try:
+            problem = None
             if crew.leads:
-                folder.take(resume=resume, job=job())
-                check_space(folder.checkpoints, plan.weights + plan.optimizer, plan.weights)
-                identity = {**data_identity(store), "folder": os.path.abspath(data)}
-                checkpoint = open_run(folder, config, identity, resolved, allow_changed, speak)
+                try:
+                    folder.take(resume=resume, job=job())
+                    check_space(folder.checkpoints, plan.weights + plan.optimizer, plan.weights)
+                    identity = {**data_identity(store), "folder": os.path.abspath(data)}
+                    checkpoint = open_run(folder, config, identity, resolved, allow_changed, speak)
+                except YuriiError as error:
+                    problem = error
+            crew.agree(problem)
             goes_on = crew.share(checkpoint is not None)
             loop = _build(config, batches, crew, dtype, folder, stopper, resolved, speak)
             if goes_on:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType
@@ -29,6 +30,8 @@ class Stopper:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
-        if self.requested is not None and number == signal.SIGINT:
+        # torchrun passes a Ctrl-C on to processes that have seen it already.
+        again = self.requested is not None and "TORCHELASTIC_RUN_ID" not in os.environ
+        if again and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.requested = name

@@ -78,13 +78,18 @@ class Display:
     def _open_bar(self) -> None:
         from rich.console import Console  # noqa: PLC0415
         from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
+        from rich.table import Column  # noqa: PLC0415
 
         self.bar = Progress(
-            TextColumn("{task.completed}/{task.total}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.description}"),
+            TextColumn(
+                "{task.completed}/{task.total}",
+                table_column=Column(no_wrap=True, min_width=2 * len(str(self.steps)) + 1),
+            ),
+            BarColumn(bar_width=12),
+            TextColumn(
+                "{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")
+            ),
             console=Console(file=self.stream),
-            expand=True,
         )
         self.bar.start()
         self.task = self.bar.add_task("starting", total=self.steps, completed=self.first)
@@ -112,14 +117,14 @@ class Display:
     def _line(self, record: dict[str, Any]) -> str:
         parts = [f"loss {record['loss']:.4f}"] if "loss" in record else []
         parts += [self.validation] if self.validation else []
-        if "lr" in record:
-            parts.append(f"lr {record['lr']['muon']:.2e} {record['lr']['adamw']:.2e}")
-            parts.append(f"grad {record['grad_norm']:.2f}")
-            parts.append(f"{record['timing']['tokens_per_second']:,.0f} tok/s")
         done = record["step"] - self.first
         if done > 0 and record["step"] < self.steps:
             left = (time.monotonic() - self.began) / done * (self.steps - record["step"])
             parts.append(f"{duration(left)} left")
+        if "lr" in record:  # what a narrow terminal may cut off
+            parts.append(f"{record['timing']['tokens_per_second']:,.0f} tok/s")
+            parts.append(f"lr {record['lr']['muon']:.2e} {record['lr']['adamw']:.2e}")
+            parts.append(f"grad {record['grad_norm']:.2f}")
         return "  ".join(parts)
 
     def close(self) -> None:

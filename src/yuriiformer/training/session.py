@@ -70,9 +70,9 @@ def train(
     check_changed(allow_changed)
     check_listeners(config)
     resume = resume or (restarted() and folder.begun_by(job()))
-    with team(config.machine.device) as crew, Stopper() as stopper:
+    with team(config.machine.device) as crew, Stopper(say if crew.leads else _quiet) as stopper:
         _settle(config, crew)
-        speak = say if crew.leads else lambda text: None
+        speak = say if crew.leads else _quiet
         batches = Batches(store, config, crew)
         dtype = compute_dtype(config.machine.precision, crew.device)
         plan = make_plan(config, store, crew.size, dtype)
@@ -114,6 +114,10 @@ def train(
             if loop is not None:
                 loop.close()
             folder.release()
+
+
+def _quiet(text: str) -> None:
+    """What a process says that does not lead."""
 
 
 def _settle(config: TrainConfig, crew: Team) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Self
 
@@ -15,7 +16,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 class Stopper:
     """Remembers that a signal came; a second Ctrl-C does not wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
+        self.say = say
         self.requested: str | None = None
         self._before: dict[signal.Signals, object] = {}
 
@@ -34,4 +36,6 @@ class Stopper:
         again = self.requested is not None and "TORCHELASTIC_RUN_ID" not in os.environ
         if again and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if self.requested is None:
+            self.say(f"{name}: finishing the step, then saving")
         self.requested = name

@@ -50,18 +50,19 @@ def replace_folder(folder: Path, new: Path, keep: Path | None = None) -> None:
     renames leave a moment in which the old folder is called ``folder.old``. What ``keep`` was
     before is removed last.
     """
+    old = folder.with_name(f"{folder.name}.old")
     if not folder.exists():
         new.rename(folder)
-        sync_folder(folder.parent)
-        return
-    old = new
-    if not _exchange(new, folder):
-        old = folder.with_name(f"{folder.name}.old")
+    elif _exchange(new, folder):
+        old = new
+    else:
         if old.exists():
             shutil.rmtree(old)
         folder.rename(old)
         new.rename(folder)
     sync_folder(folder.parent)
+    if not old.exists():
+        return
     if keep is None:
         shutil.rmtree(old, ignore_errors=True)
         return

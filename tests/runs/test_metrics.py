@@ -1,0 +1,147 @@
+"""``metrics.jsonl``: every record once, also after kills and on full disks."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+
+import pytest
+
+from yuriiformer.errors import RunError
+from yuriiformer.runs import metrics as module
+from yuriiformer.runs.metrics import MetricsFile, cut_metrics, read_metrics
+
+RECORDS = [{"step": step, "loss": 1.0 / (step + 1), "rule": "β"} for step in range(5)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    for record in RECORDS:
+        assert file.add(record) is None
+    file.sync()
+    file.close()
+    return tmp_path / "metrics.jsonl"
+
+
+def test_what_is_added_is_read(path):
+    assert read_metrics(path) == RECORDS
+    assert path.read_text(encoding="utf-8").count("\n") == len(RECORDS)
+    again = MetricsFile(path)
+    again.add({"step": 5})
+    again.close()
+    assert read_metrics(path) == [*RECORDS, {"step": 5}]
+
+
+def test_a_record_is_readable_as_soon_as_it_is_added(tmp_path):
+    """No buffer that a kill could empty."""
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    file.add(RECORDS[0])
+    assert read_metrics(file.path) == RECORDS[:1]
+    file.close()
+
+
+@pytest.mark.parametrize("cut", range(1, 39))
+def test_a_cut_last_line_is_left_out(path, cut):
+    whole = path.read_bytes()
+    last = len(whole.splitlines(keepends=True)[-1])
+    assert cut < last
+    path.write_bytes(whole[:-cut])
+    assert read_metrics(path) == RECORDS[:-1]
+    assert cut_metrics(path, 10) == 0
+    assert path.read_bytes() == whole[:-last]  # so that the next record begins a line
+
+
+def test_a_line_cut_within_a_letter(path):
+    data = path.read_bytes()
+    path.write_bytes(data[: data.rindex("β".encode()) + 1])
+    assert read_metrics(path) == RECORDS[:-1]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "3", '{"loss": 1}', '{"step": "1"}', "\x00\x00", "\n"])
+def test_a_damaged_line_in_the_middle_is_named(path, line):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines[2] = line.strip("\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    before = path.read_bytes()
+    for read in (read_metrics, lambda path: cut_metrics(path, 1)):
+        with pytest.raises(RunError, match=r"metrics\.jsonl, line 3 is not a record") as error:
+            read(path)
+        assert "\n" not in str(error.value)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("step", [-1, 0, 2, 4, 9])
+def test_steps_that_will_be_done_again_are_dropped(path, step):
+    assert cut_metrics(path, step) == len([r for r in RECORDS if r["step"] > step])
+    assert read_metrics(path) == [r for r in RECORDS if r["step"] <= step]
+    assert [p.name for p in path.parent.iterdir()] == ["metrics.jsonl"]
+
+
+def test_there_may_be_no_file_yet(tmp_path):
+    assert cut_metrics(tmp_path / "metrics.jsonl", 3) == 0
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_what_is_not_finite_is_text(path):
+    record = {"step": 5, "loss": math.nan, "lr": {"muon": math.inf}, "beta": [-math.inf, 1.0]}
+    file = MetricsFile(path)
+    file.add(record)
+    file.close()
+
+    def refuse(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    last = json.loads(path.read_text().splitlines()[-1], parse_constant=refuse)
+    assert last == {"step": 5, "loss": "nan", "lr": {"muon": "inf"}, "beta": ["-inf", 1.0]}
+    assert math.isnan(float(last["loss"]))
+    assert read_metrics(path)[-1] == last
+
+
+class Disk:
+    """A file on a disk with room for so many bytes more."""
+
+    def __init__(self, file, room: int) -> None:
+        self.file, self.room = file, room
+
+    def write(self, data: bytes) -> int:
+        if not self.room:
+            raise OSError(28, "No space left on device")
+        taken = self.file.write(data[: self.room])
+        self.room -= taken
+        return taken
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+    def close(self) -> None:
+        self.file.close()
+
+
+@pytest.mark.parametrize("room", [0, 1, 30, 60, 100])
+def test_a_full_disk_loses_no_record(tmp_path, room):
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    file._file = disk = Disk(file._file, room)
+    problems = [file.add(record) for record in RECORDS[:3]]
+    assert problems[-1] is not None
+    assert "metrics.jsonl does not take a record" in problems[-1]
+    with pytest.raises(RunError, match=r"metrics\.jsonl could not be written: .*No space left"):
+        file.sync()
+    whole = problems.index(next(filter(None, problems)))
+    assert read_metrics(file.path) == RECORDS[:whole]  # a reader sees no half
+    disk.room = 10_000
+    for record in RECORDS[3:]:
+        assert file.add(record) is None
+    file.sync()
+    file.close()
+    assert read_metrics(file.path) == RECORDS
+
+
+def test_syncing_reaches_the_disk(path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(module.os, "fsync", lambda number: synced.append(os.fstat(number).st_ino))
+    file = MetricsFile(path)
+    file.sync()
+    file.close()
+    assert synced == [path.stat().st_ino]

@@ -1,0 +1,260 @@
+"""Several processes (gloo): the same batches, the same losses, one writer, and nobody missed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from safetensors.torch import load
+
+from tests.training.runs import (
+    command,
+    finish,
+    losses,
+    metrics,
+    outcome,
+    small,
+    started,
+    steps_done,
+    stopped_at,
+    tales,
+    torchrun,
+    wait_for,
+    weights,
+    workers,
+)
+from yuriiformer.cli.main import main
+from yuriiformer.data.store import TokenStore
+from yuriiformer.errors import DataError
+from yuriiformer.runs.checkpoint import read_checkpoint
+from yuriiformer.training import muon
+from yuriiformer.training.batches import Batches
+from yuriiformer.training.distributed import Team
+from yuriiformer.training.muon import Muon
+from yuriiformer.training.session import train
+
+RULES = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
+
+# Several runs in one team of processes, which saves their start. Each has a store of its own.
+SCRIPT = """
+import json, os, sys
+from yuriiformer.training.config import TrainConfig
+from yuriiformer.training.session import train
+os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
+for port, config, data, out in json.load(open(sys.argv[1])):
+    os.environ["MASTER_PORT"] = str(port)
+    train(TrainConfig.from_dict(config), data, out)
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def train_many(home: Path, processes: int) -> None:
+    """A run of each rule, into a folder of its name."""
+    home.mkdir()
+    jobs = [
+        (port, small(rule).to_dict(), str(tales()), str(home / rule))
+        for port, rule in zip(free_ports(len(RULES)), RULES, strict=True)
+    ]
+    (home / "jobs.json").write_text(json.dumps(jobs))
+    (home / "script.py").write_text(SCRIPT)
+    script = [str(home / "script.py"), str(home / "jobs.json")]
+    finish([sys.executable, *torchrun(processes), *script])
+
+
+def assert_close(out: Path, reference: Path) -> None:
+    """Losses and final weights to 1e-5, and every step on record once."""
+    assert [each[0] for each in losses(out)] == [each[0] for each in losses(reference)]
+    for found, expected in zip(losses(out), losses(reference), strict=True):
+        assert found == pytest.approx(expected, abs=1e-5)
+    one, other = load(weights(reference)), load(weights(out))
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(other[name], one[name], rtol=0, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+def test_together_they_see_what_one_would(size):
+    """The sequences of each step and of the validation, in their order, none twice; and the weights
+    of the micro-batches make the mean over processes the mean over sequences."""
+    store, config = TokenStore.open(tales()), small()
+    device = torch.device("cpu")
+    alone = Batches(store, config, Team(0, 1, device))
+    team = [Batches(store, config, Team(rank, size, device)) for rank in range(size)]
+    for step in (0, 1, 7):
+        shares = [each.training(step) for each in team]
+        joined = np.concatenate([micro.starts for share in shares for micro in share])
+        assert np.array_equal(joined, alone.order.starts(step))
+        for share in shares:
+            for micro in share:
+                expected = len(micro.starts) / 8
+                assert micro.weight / size == pytest.approx(expected)
+                assert len(micro.batch[0]) == len(micro.starts) <= 3
+    whole = torch.cat([inputs for inputs, _ in alone.validation()])
+    parts = torch.cat([inputs for each in team for inputs, _ in each.validation()])
+    assert torch.equal(whole, parts)
+
+
+def test_more_processes_than_sequences_are_refused():
+    with pytest.raises(DataError, match=r"8 sequences a step cannot be shared .* of 9"):
+        Batches(TokenStore.open(tales()), small(), Team(0, 9, torch.device("cpu")))
+
+
+def test_two_processes(tmp_path, capsys):
+    """Through torchrun and the command line."""
+    assert main(command(tmp_path / "one", steps=7)[3:]) == 0
+    alone = capsys.readouterr()
+    done = finish(command(tmp_path / "two", steps=7, processes=2))
+    for said in (alone.out, done.stdout):
+        assert said.count("finished 7 steps") == 1  # only one speaks
+    assert_close(tmp_path / "two", tmp_path / "one")
+    assert len(list(tmp_path.rglob("metrics.jsonl"))) == 2
+    resolved = json.loads((tmp_path / "two" / "config.json").read_text())["resolved"]
+    assert resolved["processes"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_any_number_of_processes_agrees_with_one(tmp_path, size):
+    """Three do not divide the eight sequences of a step; hamiltonian has frozen parameters."""
+    train_many(tmp_path / "many", size)
+    for rule in RULES:
+        train(small(rule), tales(), tmp_path / rule)
+        assert_close(tmp_path / "many" / rule, tmp_path / rule)
+        files = [path.name for path in (tmp_path / "many" / rule).iterdir()]
+        assert files.count("metrics.jsonl") == 1
+        state = json.loads((tmp_path / "many" / rule / "checkpoints/last/state.json").read_text())
+        assert state["processes"] == len(state["generators"]) == size
+
+
+@pytest.mark.slow
+def test_the_command_line_refuses_more_processes_than_sequences(tmp_path):
+    words = command(tmp_path / "out", "--sequences", "2", steps=4, processes=3)
+    done = finish(words, code=1)
+    lines = [line for line in done.stderr.splitlines() if "yurii: " in line]
+    assert lines
+    assert all("2 sequences a step cannot be shared" in line for line in lines)
+    assert "yuriiformer/" not in done.stderr  # no traceback but torchrun's own
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_three_processes_go_on_to_the_bit(tmp_path):
+    steps, log = 30, tmp_path / "log"
+    finish(command(tmp_path / "whole", steps=steps, processes=3))
+    out = tmp_path / "out"
+    with started(command(out, steps=steps, processes=3), log) as process:
+        wait_for(lambda: steps_done(out) >= 4, process)
+        process.terminate()
+        process.wait()
+    assert 4 <= stopped_at(log) < steps
+    assert read_checkpoint(out / "checkpoints" / "last").step == stopped_at(log)
+    finish(command(out, "--resume", steps=steps, processes=3))
+    assert outcome(out) == outcome(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_missed_and_replaced(tmp_path):
+    """torchrun starts all again, they go on from ``last``, and the bits are those of a run without
+    accidents. Once a follower dies, once the process that writes."""
+    steps, elastic, log = 60, ("--max-restarts", "3"), tmp_path / "log"
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    finish(command(whole, steps=steps, processes=2))
+    with started(command(out, steps=steps, processes=2, elastic=elastic), log) as process:
+        for rank, least in ((1, 8), (0, 24)):
+            assert wait_for(lambda least=least: steps_done(out) >= least, process)
+            os.kill(workers(process.pid)[rank], signal.SIGKILL)
+        assert process.wait() == 0, log.read_text()
+    assert log.read_text().count("going on from step") == 2
+    assert outcome(out) == outcome(whole)
+    assert [record["step"] for record in metrics(out)] == list(range(steps + 1))
+
+
+@pytest.mark.slow
+def test_a_restart_does_not_take_over_a_run_that_was_there(tmp_path):
+    """What is refused without --resume is refused also when torchrun tries again."""
+    out = tmp_path / "out"
+    with started(command(out, steps=5000), tmp_path / "log") as process:
+        wait_for(lambda: steps_done(out) >= 4, process)
+        process.terminate()
+        process.wait()
+    before = metrics(out)
+    words = command(out, steps=5000, processes=1, elastic=("--max-restarts", "1"))
+    with started(words, tmp_path / "log") as process:
+        wait_for(lambda: steps_done(out) > len(before), process)
+        process.terminate()
+        process.wait()
+    assert (tmp_path / "log").read_text().count("holds a run already") == 2
+    assert metrics(out) == before
+
+
+SHAPES = [(8, 4)] * 5 + [(4, 4)] * 3 + [(6, 12)] + [(12, 4)] * 2
+PARTS = 3  # of the last two
+
+
+def matrices() -> list[torch.nn.Parameter]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
+
+
+def take_steps(group: dist.ProcessGroup | None) -> list[torch.Tensor]:
+    """The matrices after three steps of Muon, alone or with others."""
+    params = matrices()
+    groups = [{"params": params[:-2]}, {"params": params[-2:], "parts": PARTS}]
+    optimizer = Muon(groups, 0.05, weight_decay=0.1, group=group)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(3):
+        for p in params:
+            p.grad = torch.randn(p.shape, generator=generator)
+        optimizer.step()
+    return [p.detach() for p in params]
+
+
+def one_of_many(rank: int, size: int, home: str) -> None:
+    """A process that shares Muon's work, and notes how many matrices it was given at a time."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{home}/store", rank=rank, world_size=size)
+    given, real = [], muon.orthogonalize
+
+    def counted(stack, *more):
+        given.append(len(stack))
+        return real(stack, *more)
+
+    muon.orthogonalize = counted
+    result = take_steps(dist.group.WORLD)
+    torch.save((result, given), f"{home}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    "size", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
+)
+def test_muon_is_divided(tmp_path, size):
+    """5, 3, 1 and 2 · 3 matrices among processes that do not divide them: the same result on all,
+    as on one, and nobody does more than a share."""
+    torch.multiprocessing.spawn(one_of_many, (size, str(tmp_path)), nprocs=size)
+    results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(size)]
+    alone = take_steps(None)
+    for result, _ in results:
+        for found, expected, common in zip(result, alone, results[0][0], strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+            assert torch.equal(found, common)
+    assert not torch.allclose(alone[0], matrices()[0], atol=1e-2)
+    assert sum(sum(given) for _, given in results) == 3 * (5 + 3 + 1 + 2 * PARTS)
+    for _, given in results:
+        assert all(most <= -(-6 // size) for most in given)

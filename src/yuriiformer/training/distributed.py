@@ -6,18 +6,20 @@ place in the environment.
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from yuriiformer.errors import ConfigError, YuriiError
+
+Result = TypeVar("Result")
 
 TIMEOUT = timedelta(minutes=30)  # rank 0 may verify a large checkpoint while the others wait
 
@@ -53,12 +55,20 @@ class Team:
         dist.broadcast_object_list(box, src=0, group=self.group)
         return box[0]
 
-    def agree(self, problem: YuriiError | None) -> None:
-        """Raise what the leading process found wrong in all processes; it is the one to say it."""
+    def led(self, work: Callable[[], Result]) -> Result | None:
+        """What the leading process's work gives it; to the others, nothing. What it finds wrong is
+        raised in all of them, and it is the one to say it."""
+        result = problem = None
+        if self.leads:
+            try:
+                result = work()
+            except YuriiError as error:
+                problem = error
         problem = self.share(problem)
         if problem is not None:
             problem.everywhere = True
             raise problem
+        return result
 
     def collect(self, value: Any) -> list[Any]:
         """Every process's value, by rank (plain data)."""
@@ -89,20 +99,22 @@ class Team:
             dist.barrier(group=self.group)
 
 
-@contextmanager
-def team(device: str) -> Iterator[Team]:
-    """The processes of this run, joined for as long as the block lasts."""
-    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+def team(device: str) -> Team:
+    """The processes of this run, which stay joined for as long as they live."""
     chosen = choose_device(device, int(os.environ.get("LOCAL_RANK", "0")))
-    if "WORLD_SIZE" not in os.environ:
-        yield Team(rank, size, chosen)
-        return
+    if "WORLD_SIZE" not in os.environ and not dist.is_initialized():
+        return Team(0, 1, chosen)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=TIMEOUT)
-    try:
-        yield Team(rank, size, chosen, dist.group.WORLD)
-    finally:
+    if not dist.is_initialized():
+        # Once a process: a group that is made anew can meet the keys of the one before it.
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=TIMEOUT)
+        atexit.register(_leave)
+    return Team(dist.get_rank(), dist.get_world_size(), chosen, dist.group.WORLD)
+
+
+def _leave() -> None:
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 

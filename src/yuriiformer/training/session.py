@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from yuriiformer.data.store import TokenStore
-from yuriiformer.errors import YuriiError
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.runs.checkpoint import Checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import MetricsFile, cut_metrics
 from yuriiformer.training import rng
@@ -70,9 +70,10 @@ def train(
     check_changed(allow_changed)
     check_listeners(config)
     resume = resume or (restarted() and folder.begun_by(job()))
-    with team(config.machine.device) as crew, Stopper(say if crew.leads else _quiet) as stopper:
+    crew = team(config.machine.device)
+    speak = say if crew.leads else _quiet
+    with Stopper(speak) as stopper:
         _settle(config, crew)
-        speak = say if crew.leads else _quiet
         batches = Batches(store, config, crew)
         dtype = compute_dtype(config.machine.precision, crew.device)
         plan = make_plan(config, store, crew.size, dtype)
@@ -83,18 +84,16 @@ def train(
             "threads": torch.get_num_threads(),
             "processes": crew.size,
         }
-        loop = checkpoint = None
+        loop = None
+
+        def find() -> Checkpoint | None:
+            folder.take(resume=resume, job=job())
+            check_space(folder.checkpoints, plan.weights + plan.optimizer, plan.weights)
+            identity = {**data_identity(store), "folder": os.path.abspath(data)}
+            return open_run(folder, config, identity, resolved, allow_changed, speak)
+
         try:
-            problem = None
-            if crew.leads:
-                try:
-                    folder.take(resume=resume, job=job())
-                    check_space(folder.checkpoints, plan.weights + plan.optimizer, plan.weights)
-                    identity = {**data_identity(store), "folder": os.path.abspath(data)}
-                    checkpoint = open_run(folder, config, identity, resolved, allow_changed, speak)
-                except YuriiError as error:
-                    problem = error
-            crew.agree(problem)
+            checkpoint = crew.led(find)
             goes_on = crew.share(checkpoint is not None)
             loop = _build(config, batches, crew, dtype, folder, stopper, resolved, speak)
             if goes_on:
@@ -167,10 +166,9 @@ def dry_run(config: TrainConfig, data: str | Path) -> tuple[TrainConfig, Plan, d
     """The configuration with its vocabulary, the plan, and what ``auto`` comes to here."""
     store = TokenStore.open(data)
     config = fill_vocabulary(config, store)
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    with team(config.machine.device) as crew:
-        Batches(store, config, replace(crew, group=None))
-        dtype = compute_dtype(config.machine.precision, crew.device)
-        plan = make_plan(config, store, size, dtype)
-        compiled = compiles(config.machine.compile, crew.device, plan.flops)
-        return config, plan, {"device": str(crew.device), "dtype": dtype, "compiled": compiled}
+    crew = team(config.machine.device)
+    Batches(store, config, crew)
+    dtype = compute_dtype(config.machine.precision, crew.device)
+    plan = make_plan(config, store, crew.size, dtype)
+    compiled = compiles(config.machine.compile, crew.device, plan.flops)
+    return config, plan, {"device": str(crew.device), "dtype": dtype, "compiled": compiled}

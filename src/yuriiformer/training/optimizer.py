@@ -79,10 +79,15 @@ class Optimizer:
             group["lr"] = group["peak"] * factor
         return {"muon": recipe.muon_lr * factor, "adamw": recipe.adamw_lr * factor}
 
-    def clip(self) -> float:
-        """Scale the whole gradient down to the largest norm allowed; its norm before."""
-        most = self.recipe.clip or float("inf")
-        return float(torch.nn.utils.clip_grad_norm_(self.parameters, most))
+    def norm(self) -> Tensor:
+        """Of the whole gradient."""
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        return torch.nn.utils.get_total_norm(gradients)
+
+    def clip(self, norm: Tensor) -> None:
+        """Scale the whole gradient, of that norm, down to the largest norm allowed."""
+        if self.recipe.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.recipe.clip, norm)
 
     def step(self) -> None:
         self.muon.step()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,11 +12,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from yuriiformer.data.order import BatchOrder
 from yuriiformer.data.store import TokenStore
+from yuriiformer.data.tokenizers import GPT2, padded
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.config import TrainConfig
 from yuriiformer.training.groups import MUON, parameter_groups
 from yuriiformer.training.precision import autocast
+
+LOOK = 1_000_000  # tokens of a file that does not say its vocabulary
+CHARACTERS = 1024  # more ids than a vocabulary of characters has
 
 
 @dataclass(frozen=True)
@@ -60,23 +64,33 @@ def saved_bytes(model: YuriiFormer, tokens: Tensor, targets: Tensor) -> tuple[Te
     return loss, sum(seen.values())
 
 
-def forward_cost(
+def forward_flops(config: ModelConfig) -> float:
+    """Floating-point operations of a forward pass over one full sequence: all products of matrices,
+    attention's without regard to its mask."""
+    with torch.device("meta"), torch.no_grad():
+        model = YuriiFormer(config, seed=None)
+        tokens = torch.zeros(1, config.context, dtype=torch.int64)
+        with FlopCounterMode(display=False) as counter:
+            model(tokens)
+    return float(counter.get_total_flops())
+
+
+def kept_bytes(
     config: ModelConfig,
     sequences: int,
     dtype: torch.dtype = torch.float32,
     *,
     recompute: bool = False,
     stream_dtype: torch.dtype | None = None,
-) -> tuple[float, int]:
-    """Floating-point operations of a forward pass over full sequences, and the bytes it keeps."""
+) -> int:
+    """What a forward pass over full sequences keeps for the backward pass."""
     with FakeTensorMode(), torch.device("cpu"):
         model = YuriiFormer(config, seed=None)
         model.recompute, model.stream_dtype = recompute, stream_dtype
         tokens = torch.zeros(sequences, config.context, dtype=torch.int64)
-        counter = FlopCounterMode(display=False)
-        with counter, autocast(dtype, torch.device("cpu")):
+        with autocast(dtype, torch.device("cpu")):
             _, kept = saved_bytes(model, tokens, tokens)
-    return float(counter.get_total_flops()), kept
+    return kept
 
 
 def make_plan(config: TrainConfig, store: TokenStore, processes: int, dtype: torch.dtype) -> Plan:
@@ -90,9 +104,7 @@ def make_plan(config: TrainConfig, store: TokenStore, processes: int, dtype: tor
     own = -(-recipe.sequences // processes)
     micro = min(machine.micro_batch, own)
     stream = torch.bfloat16 if machine.stream_precision == "bfloat16" else None
-    flops, kept = forward_cost(
-        config.model, micro, dtype, recompute=machine.recompute, stream_dtype=stream
-    )
+    kept = kept_bytes(config.model, micro, dtype, recompute=machine.recompute, stream_dtype=stream)
     passes = 4 if machine.recompute else 3  # forward, twice as much backward
     tokens = recipe.sequences * config.model.context
     total = sum(sizes.values())
@@ -110,17 +122,19 @@ def make_plan(config: TrainConfig, store: TokenStore, processes: int, dtype: tor
         gradients=4 * sum(trained.values()),
         optimizer=4 * moments,
         activations=kept,
-        flops=passes * flops / micro * recipe.sequences * recipe.steps,
+        flops=passes * forward_flops(config.model) * recipe.sequences * recipe.steps,
     )
 
 
 def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
-    """The data's vocabulary; of nanoGPT's files, which do not say it, the configuration's."""
+    """The data's vocabulary. nanoGPT's files do not say theirs: GPT-2's, unless only few ids occur
+    in a part that is quick to read (characters)."""
     if store.meta is not None:
         return config.with_vocabulary(store.padded_vocab_size, store.vocab_size)
-    if store.used_vocab_size > config.model.vocab_size:
-        return config.with_vocabulary(-(-store.used_vocab_size // 64) * 64, None)
-    return replace(config)
+    parts = [store.val[:LOOK], store.train[:LOOK]]
+    used = max((int(part.max()) + 1 for part in parts if len(part)), default=1)
+    size = used if used <= CHARACTERS else GPT2.vocab_size
+    return config.with_vocabulary(padded(size), size)
 
 
 def data_identity(store: TokenStore) -> dict[str, Any]:

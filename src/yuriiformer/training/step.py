@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
@@ -53,9 +53,10 @@ def train_step(
     mean = sum(v * b.weight for v, b in zip(values, batches, strict=True)) / team.size
     loss, stops = team.sum([mean, float(stop)])
     rates = optimizer.set_rates(step)
-    norm = optimizer.clip()
-    result = StepResult(loss, norm, rates, stops > 0, values)
+    norm = optimizer.norm()
+    result = StepResult(loss, norm.item(), rates, stops > 0, values)
     if result.finite:
+        optimizer.clip(norm)
         optimizer.step()
         return result
     bad = tuple(
@@ -63,7 +64,7 @@ def train_step(
         for name, p in optimizer.names.items()
         if p.grad is not None and not bool(p.grad.isfinite().all())
     )
-    return StepResult(loss, norm, rates, stops > 0, values, bad)
+    return replace(result, bad_gradients=bad)
 
 
 def accumulate(

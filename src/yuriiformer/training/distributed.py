@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from yuriiformer.errors import ConfigError, YuriiError
 
@@ -108,9 +110,26 @@ def team(device: str) -> Team:
         torch.cuda.set_device(chosen)
     if not dist.is_initialized():
         # Once a process: a group that is made anew can meet the keys of the one before it.
-        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=TIMEOUT)
+        _join("nccl" if chosen.type == "cuda" else "gloo")
         atexit.register(_leave)
     return Team(dist.get_rank(), dist.get_world_size(), chosen, dist.group.WORLD)
+
+
+def _join(backend: str) -> None:
+    """Find the other processes.
+
+    torchrun's store outlives the processes that it starts again, and they would read addresses of
+    the dead in it and wait: on one node each start has keys of its own. The count of starts is one
+    node's, so with several TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 must be set for torchrun instead.
+    """
+    alone = os.environ.get("GROUP_WORLD_SIZE") == "1"
+    if not alone or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        dist.init_process_group(backend, timeout=TIMEOUT)
+        return
+    store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    own = PrefixStore(f"start {start}", store)
+    dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=TIMEOUT)
 
 
 def _leave() -> None:

@@ -287,6 +287,7 @@ def show_memory(found: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="one less at the large vocabulary")
+    parser.add_argument("--vocab", type=int, nargs="+", default=[4096, 50304])
     parser.add_argument("--compile", action="store_true", help="also compiled blocks (needs g++)")
     parser.add_argument("--memory", action="store_true", help="also peak memory (large, slow)")
     parser.add_argument("--nanogpt", type=Path, help="folder with nanoGPT's model.py")
@@ -298,8 +299,8 @@ def main() -> None:
     if options.child:
         child(options.child, Size(**options.size), options.nanogpt)
         return
-    sizes, rounds = [Size(4096), Size(50304)], options.rounds
-    large = replace(sizes[1], context=1024)
+    sizes, rounds = [Size(vocab) for vocab in options.vocab], options.rounds
+    large = replace(sizes[-1], context=1024)
     if options.quick:
         sizes = [Size(v, layers=2, heads=2, width=32, context=16, batch=2) for v in (64, 192)]
         large, rounds = replace(sizes[1], context=32), 3

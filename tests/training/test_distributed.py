@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -44,33 +42,20 @@ from yuriiformer.training.session import train
 
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
 
-# Several runs in one team of processes, which saves their start. Each has a store of its own.
+# Several runs, one after the other, in one team of processes.
 SCRIPT = """
-import json, os, sys
+import json, sys
 from yuriiformer.training.config import TrainConfig
 from yuriiformer.training.session import train
-os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
-for port, config, data, out in json.load(open(sys.argv[1])):
-    os.environ["MASTER_PORT"] = str(port)
+for config, data, out in json.load(open(sys.argv[1])):
     train(TrainConfig.from_dict(config), data, out)
 """
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def train_many(home: Path, processes: int) -> None:
     """A run of each rule, into a folder of its name."""
     home.mkdir()
-    jobs = [
-        (port, small(rule).to_dict(), str(tales()), str(home / rule))
-        for port, rule in zip(free_ports(len(RULES)), RULES, strict=True)
-    ]
+    jobs = [(small(rule).to_dict(), str(tales()), str(home / rule)) for rule in RULES]
     (home / "jobs.json").write_text(json.dumps(jobs))
     (home / "script.py").write_text(SCRIPT)
     script = [str(home / "script.py"), str(home / "jobs.json")]
@@ -168,13 +153,25 @@ def test_three_processes_go_on_to_the_bit(tmp_path):
     assert outcome(out) == outcome(tmp_path / "whole")
 
 
+# Read by every Python of a job. When all are started again the second comes late, so that the first
+# would meet what their predecessors left in torchrun's store.
+LATE = """
+import os, time
+if os.environ.get("RANK") == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
+    time.sleep(4)
+"""
+
+
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_missed_and_replaced(tmp_path):
+def test_a_worker_that_is_killed_is_missed_and_replaced(tmp_path, monkeypatch):
     """torchrun starts all again, they go on from ``last``, and the bits are those of a run without
     accidents. Once a follower dies, once the process that writes."""
     steps, elastic, log = 60, ("--max-restarts", "3"), tmp_path / "log"
     whole, out = tmp_path / "whole", tmp_path / "out"
     finish(command(whole, steps=steps, processes=2))
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late" / "sitecustomize.py").write_text(LATE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "late"))
     with started(command(out, steps=steps, processes=2, elastic=elastic), log) as process:
         for rank, least in ((1, 8), (0, 24)):
             assert wait_for(lambda least=least: steps_done(out) >= least, process)

@@ -76,7 +76,7 @@ class Kills:
     ("rule", "seed"), [("nesterov-lie-trotter", 0), ("hamiltonian", 1), ("gd-lie-trotter", 2)]
 )
 def test_killed_at_many_moments(tmp_path, rule, seed):
-    steps, wanted, generator = 60, 8, random.Random(seed)
+    steps, wanted, generator = 60, 7, random.Random(seed)
     whole, out = tmp_path / "whole", tmp_path / "out"
     began = time.monotonic()
     with started(command(whole, "--rule", rule, steps=steps), tmp_path / "whole.log") as process:

@@ -51,6 +51,8 @@ bench: install ## side-by-side measurements (see benchmarks/README.md)
 	$(BIN)/python benchmarks/order.py
 	$(BIN)/python benchmarks/tales.py
 	$(BIN)/python benchmarks/prepare.py
+	$(BIN)/python benchmarks/muon.py
+	$(BIN)/python benchmarks/training_step.py --memory
 
 constraints: ## pin what a fresh install resolves to
 	rm -rf .venv-pins && $(PYTHON) -m venv .venv-pins

@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 import yuriiformer as yf
@@ -96,7 +95,7 @@ class Smoke:
         generator = torch.Generator().manual_seed(0)
         shape = (self.micro_batch, config.context + 1)
         tokens = torch.randint(config.real_vocab, shape, generator=generator).to(self.device)
-        micro = MicroBatch((tokens[:, :-1], tokens[:, 1:]), 1.0, np.arange(self.micro_batch))
+        micro = MicroBatch((tokens[:, :-1], tokens[:, 1:]), 1.0)
 
         def step(number: int) -> float:
             return train_step(model, [micro], optimizer, team, dtype, number).loss

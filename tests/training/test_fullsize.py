@@ -29,7 +29,7 @@ def fake_step(name: str, rule: str, *, recompute: bool = False, streams=None) ->
         model.recompute, model.stream_dtype = recompute, streams
         optimizer = Optimizer(model, config.recipe, torch.bfloat16)
         tokens = torch.zeros(micro, config.model.context, dtype=torch.int64)
-        batches = [MicroBatch((tokens, tokens), 0.5, None)] * 2
+        batches = [MicroBatch((tokens, tokens), 0.5)] * 2
         seen = watch(model)
         losses = accumulate(model, batches, Team(0, 1, CPU), torch.bfloat16)
         assert losses.shape == (2,)

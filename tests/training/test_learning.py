@@ -29,7 +29,7 @@ def test_a_small_batch_is_memorised(rule):
     model = yf.YuriiFormer(replace(config.model, vocab_size=256, context=32))
     optimizer = Optimizer(model, replace(config.recipe, steps=150))
     ids = torch.randint(256, (4, 33), generator=torch.Generator().manual_seed(0))
-    batch = [MicroBatch((ids[:, :-1], ids[:, 1:]), 1.0, None)]
+    batch = [MicroBatch((ids[:, :-1], ids[:, 1:]), 1.0)]
     losses = [
         train_step(model, batch, optimizer, CPU, torch.float32, step).loss for step in range(150)
     ]
@@ -44,7 +44,7 @@ def test_the_papers_rates_memorise_too():
     )
     optimizer = Optimizer(model, Recipe(steps=500))
     ids = torch.randint(64, (4, 33), generator=torch.Generator().manual_seed(0))
-    batch = [MicroBatch((ids[:, :-1], ids[:, 1:]), 1.0, None)]
+    batch = [MicroBatch((ids[:, :-1], ids[:, 1:]), 1.0)]
     losses = [
         train_step(model, batch, optimizer, CPU, torch.float32, step).loss for step in range(500)
     ]

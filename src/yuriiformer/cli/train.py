@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_type_hints
@@ -88,7 +90,8 @@ def run(arguments: list[str]) -> int:
     data = flags.data or _data_of(flags.out, resume=flags.resume)
     if flags.dry_run:
         config, plan, resolved = dry_run(config, data)
-        print(plan_text(config, plan, resolved))
+        if os.environ.get("RANK", "0") == "0":
+            print(plan_text(config, plan, resolved))
         return 0
     if flags.out is None:
         raise ConfigError("--out is needed: the folder of the run")
@@ -131,14 +134,18 @@ def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
 
 def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig:
     values = {each.name: getattr(flags.model, each.name) for each in fields(flags.model)}
-    model = replace(base.model, **values, rule=get_rule(rule) if rule else base.model.rule)
+    own = rule is None or rule == base.model.update.name  # a run's own rule needs no file again
+    model = replace(base.model, **values, rule=base.model.rule if own else get_rule(rule or ""))
     return TrainConfig(model, flags.recipe, flags.validation, flags.machine, flags.habits)
 
 
 def _data_of(out: Path | None, *, resume: bool) -> Path:
     """The data of the run that is gone on with."""
     if resume and out is not None and RunFolder(out).exists:
-        return Path(RunFolder(out).read_config()["data"]["folder"])
+        folder = Path(RunFolder(out).read_config()["data"]["folder"])
+        if not folder.is_dir():
+            raise ConfigError(f"the run's data are no longer in {folder}: say where with --data")
+        return folder
     raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
 
 
@@ -146,7 +153,11 @@ def _train(flags: Flags, config: TrainConfig, data: Path, out: Path) -> int:
     shown: list[Display] = []
 
     def say(text: str) -> None:
-        shown[0].say(text) if shown else print(text, file=sys.stderr, flush=True)
+        if shown:
+            shown[0].say(text)
+            return
+        with suppress(OSError):  # the reader of a pipe has gone
+            print(text, file=sys.stderr, flush=True)
 
     def display(config: TrainConfig, plan: Plan, state: State) -> Display:
         say(
@@ -169,15 +180,16 @@ def _train(flags: Flags, config: TrainConfig, data: Path, out: Path) -> int:
 
 def _end(result: Result, out: Path) -> int:
     state = result.state
+    lines = [f"saturated: {text}" for text in result.saturated]
+    best = ""
+    if state.best_loss is not None:
+        best = f"; best validation loss {state.best_loss:.4f} at step {state.best_step}"
+    skipped = f"; {state.skipped} steps skipped" if state.skipped else ""
+    if result.outcome == "finished":
+        lines.append(f"finished {state.step} steps{best}{skipped}: {out}")
+    else:
+        lines.append(f"stopped and saved at step {state.step}{best}{skipped}: --resume goes on")
     if result.leads:
-        for text in result.saturated:
-            print(f"saturated: {text}")
-        best = ""
-        if state.best_loss is not None:
-            best = f"; best validation loss {state.best_loss:.4f} at step {state.best_step}"
-        skipped = f"; {state.skipped} steps skipped" if state.skipped else ""
-        if result.outcome == "finished":
-            print(f"finished {state.step} steps{best}{skipped}: {out}")
-        else:
-            print(f"stopped and saved at step {state.step}{best}{skipped}: --resume goes on")
+        with suppress(OSError):  # the run's code counts, whether somebody reads or not
+            print("\n".join(lines), flush=True)
     return 0 if result.outcome == "finished" else EXIT_CODE

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 Batch = tuple[Tensor, Tensor]  # inputs and targets, each (sequences, context)
 
 
-def own_devices() -> list[int]:
-    """The GPU this process uses, if any, whose generator is to be left alone too."""
-    return [torch.cuda.current_device()] if torch.cuda.is_available() else []
+def own_devices(device: torch.device) -> list[torch.device]:
+    """The GPU in use, if it is one, whose generator is to be left alone too."""
+    return [device] if device.type == "cuda" else []
 
 
 @torch.no_grad()
@@ -27,7 +27,7 @@ def total_loss(
     model.eval()
     nats, tokens = 0.0, 0
     try:
-        with torch.random.fork_rng(own_devices()):
+        with torch.random.fork_rng(own_devices(next(model.parameters()).device)):
             for inputs, targets in batches:
                 if stop():
                     return None

@@ -31,6 +31,8 @@ def mean_cross_entropy(
             logits = F.linear(hidden.to(dtype), weight.to(dtype))
             return F.cross_entropy(_at_least_float(logits), targets, ignore_index=IGNORE)
         chunk = max(1, chunk_elements // vocab)
+        if not torch.is_grad_enabled():  # a Function is told that parameters want gradients even so
+            hidden, weight = hidden.detach(), weight.detach()
         loss: Tensor = _Chunked.apply(hidden, weight, targets, chunk, dtype)  # type: ignore[no-untyped-call]
         return loss
 

@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping
+from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
 from yuriiformer.files import in_bytes
@@ -96,10 +97,13 @@ class Display:
 
     def say(self, text: str) -> None:
         """A remark, above the bar."""
-        if self.bar is not None:
-            self.bar.console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=self.stream, flush=True)
+        try:
+            if self.bar is not None:
+                self.bar.console.print(text, markup=False, highlight=False)
+            else:
+                print(text, file=self.stream, flush=True)
+        except OSError:  # the reader of a pipe has gone: training goes on, metrics.jsonl has it all
+            self.stream, self.bar = StringIO(), None
 
     def record(self, record: dict[str, Any]) -> None:
         if "val_loss" in record:

@@ -117,4 +117,6 @@ def newest_whole(folder: Path) -> tuple[Checkpoint | None, list[str]]:
                 return read_checkpoint(folder / name), problems
             except CheckpointError as error:
                 problems.append(str(error))
+        elif name == LAST and (folder / PREVIOUS).exists():
+            problems.append(f"{folder / LAST} is missing")
     return None, problems

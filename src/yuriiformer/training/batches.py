@@ -24,7 +24,6 @@ class MicroBatch:
 
     batch: Batch
     weight: float
-    starts: NDArray[np.int64]
 
 
 class Batches:
@@ -38,6 +37,7 @@ class Batches:
         self.order = BatchOrder(len(store.train), self.context, self.sequences, config.recipe.seed)
         self.order.micro_batches(0, process=team.rank, processes=team.size)  # or it says why not
         self.validated: NDArray[np.int64] | None = None
+        self.common_validations = 0  # batches of a validation that every process has
         if config.validation.eval_every:
             if len(store.val) <= self.context:
                 raise DataError(
@@ -48,6 +48,7 @@ class Batches:
                 len(store.val), self.context, config.validation.eval_sequences
             )
             self.validated = np.array_split(every, team.size)[team.rank]
+            self.common_validations = -(-(len(every) // team.size) // self.micro_batch)
 
     def training(self, step: int) -> list[MicroBatch]:
         """This process's micro-batches of a step.
@@ -59,7 +60,7 @@ class Batches:
             step, process=self.team.rank, processes=self.team.size, micro_batch=self.micro_batch
         )
         scale = self.team.size / self.sequences
-        return [MicroBatch(self._load("train", s), len(s) * scale, s) for s in shares]
+        return [MicroBatch(self._load("train", s), len(s) * scale) for s in shares]
 
     def validation(self) -> Iterator[Batch]:
         """This process's part of the validation, in micro-batches."""

@@ -15,6 +15,7 @@ from yuriiformer.model.config import ModelConfig
 from yuriiformer.training.muon import Scale
 
 Precision = Literal["auto", "float32", "bfloat16"]
+MOST_THREADS = 1024
 Compile = Literal["auto", "on", "off"]
 
 
@@ -112,12 +113,14 @@ class Machine:
     threads: int | None = None
     """CPU threads of each process; torch's own choice if not given."""
     deterministic: bool = False
-    """On a GPU: only algorithms that give the same bits every time (a CPU's always do)."""
+    """On a GPU: algorithms that give the same bits every time, where there are (a CPU's do)."""
 
     def __post_init__(self) -> None:
         _whole(self, "micro_batch", least=1)
         if self.threads is not None:
             _whole(self, "threads", least=1)
+            if self.threads > MOST_THREADS:
+                raise ConfigError(f"threads={self.threads} is more than {MOST_THREADS}")
         _one_of(self, "precision", ("auto", "float32", "bfloat16"))
         _one_of(self, "stream_precision", ("float32", "bfloat16"))
         _one_of(self, "compile", ("auto", "on", "off"))

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from yuriiformer.errors import ConfigError, YuriiError
+from yuriiformer.errors import ConfigError, RunError, YuriiError
 
 Result = TypeVar("Result")
 
@@ -60,12 +60,15 @@ class Team:
     def led(self, work: Callable[[], Result]) -> Result | None:
         """What the leading process's work gives it; to the others, nothing. What it finds wrong is
         raised in all of them, and it is the one to say it."""
-        result = problem = None
+        result = None
+        problem: YuriiError | None = None
         if self.leads:
             try:
                 result = work()
             except YuriiError as error:
                 problem = error
+            except OSError as error:
+                problem = RunError(str(error))
         problem = self.share(problem)
         if problem is not None:
             problem.everywhere = True
@@ -104,10 +107,10 @@ class Team:
 def team(device: str) -> Team:
     """The processes of this run, which stay joined for as long as they live."""
     chosen = choose_device(device, int(os.environ.get("LOCAL_RANK", "0")))
-    if "WORLD_SIZE" not in os.environ and not dist.is_initialized():
-        return Team(0, 1, chosen)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
+    if "WORLD_SIZE" not in os.environ and not dist.is_initialized():
+        return Team(0, 1, chosen)
     if not dist.is_initialized():
         # Once a process: a group that is made anew can meet the keys of the one before it.
         _join("nccl" if chosen.type == "cuda" else "gloo")
@@ -151,7 +154,7 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
     """The device that a configuration's word means on this machine."""
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda", local_rank)
+            return _gpu(local_rank)
         return torch.device("cpu")
     try:
         device = torch.device(name)
@@ -164,6 +167,15 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
     }
     if not there.get(device.type, False):
         raise ConfigError(f"device {name!r} is not there on this machine: use --device cpu")
-    if name == "cuda":
-        return torch.device("cuda", local_rank)
-    return device
+    if device.type != "cuda":
+        return device
+    if name != "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+        raise ConfigError(f"--device {name} is one GPU: with several processes use --device cuda")
+    return _gpu(local_rank if name == "cuda" else device.index)
+
+
+def _gpu(index: int) -> torch.device:
+    count = torch.cuda.device_count()
+    if index >= count:
+        raise ConfigError(f"GPU {index} is not there: this machine has {count} (one a process)")
+    return torch.device("cuda", index)

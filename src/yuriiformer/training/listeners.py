@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from yuriiformer.errors import ConfigError
+from yuriiformer.errors import ConfigError, one_line
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Record
 from yuriiformer.training.config import TrainConfig
@@ -65,14 +65,20 @@ class WandB:
         path = folder.path / "wandb_id"
         if not path.exists():
             path.write_text(uuid.uuid4().hex[:12], encoding="ascii")
-        self.run = wandb.init(
-            project=project,
-            id=path.read_text(encoding="ascii").strip(),
-            name=folder.path.name,
-            dir=str(folder.path),
-            config=config,
-            resume="allow",
-        )
+        try:
+            self.run = wandb.init(
+                project=project,
+                id=path.read_text(encoding="ascii").strip(),
+                name=folder.path.name,
+                dir=str(folder.path),
+                config=config,
+                resume="allow",
+            )
+        except wandb.errors.Error as error:
+            raise ConfigError(
+                f"Weights & Biases: {one_line(error)}. Log in, set WANDB_MODE=offline, or leave "
+                "--wandb out; --resume then begins the run"
+            ) from None
 
     def record(self, record: Record) -> None:
         self.run.log(scalars(record), step=record["step"])

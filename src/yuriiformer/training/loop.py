@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from yuriiformer.errors import CheckpointError, NonFiniteError
+from yuriiformer.errors import CheckpointError, NonFiniteError, one_line
 from yuriiformer.evaluation.loss import own_devices, total_loss
 from yuriiformer.files import write_json
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.runs.checkpoint import BEST, FINAL
+from yuriiformer.runs.checkpoint import BEST, FINAL, read_checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import MetricsFile, Record
 from yuriiformer.training.batches import Batches
@@ -54,7 +55,7 @@ class Loop:
     def run(self) -> Outcome:
         steps = self.config.recipe.steps
         done = self.state.step >= steps and self.state.pending is None
-        if self.team.share(done and (self.folder.checkpoints / FINAL).is_dir()):
+        if self.team.share(self.team.leads and done and self._final_stands()):
             return "finished"
         module = self._parallel()
         if self.state.pending is not None or self.state.step == 0:
@@ -77,20 +78,29 @@ class Loop:
     def close(self) -> None:
         """Let go of the files."""
         for listener in self.listeners:
-            listener.close()
+            with suppress(Exception):  # what it could not write is in metrics.jsonl
+                listener.close()
         if self.metrics is not None:
             self.metrics.close()
+
+    def _final_stands(self) -> bool:
+        try:
+            return read_checkpoint(self.folder.checkpoints / FINAL).step == self.state.step
+        except CheckpointError:
+            return False
 
     def _parallel(self) -> nn.Module:
         """The module that training calls."""
         if self.team.group is None:
             return self.model
         devices = [self.team.device] if self.team.device.type == "cuda" else None
-        module = DistributedDataParallel(self.model, device_ids=devices)
+        module = DistributedDataParallel(
+            self.model, device_ids=devices, gradient_as_bucket_view=True
+        )
         # DDP lays out its buckets anew after the first backward pass, and with three processes or
         # more the layout decides the rounding. One pass whose gradient is thrown away puts that
         # before the first step, of a run that begins and of one that goes on.
-        with torch.random.fork_rng(own_devices()):
+        with torch.random.fork_rng(own_devices(self.team.device)):
             first = self.batches.training(self.state.step)[0]
             accumulate(module, [replace(first, weight=1.0)], self.team, self.dtype)
         self.optimizer.zero_grad()
@@ -142,22 +152,39 @@ class Loop:
                 return False
             record["val_loss"] = loss
             record["coefficients"] = coefficient_record(self.model)
-            self._judge(record["step"], loss)
         elif not every and record["step"] in (0, self.config.recipe.steps):
             record["coefficients"] = coefficient_record(self.model)
-        if self.metrics is not None and len(record) > 1:
+        if self.metrics is not None:
             problem = self.metrics.add(record)
             if problem:
                 self.say(f"{problem}; it is kept, and training goes on")
-        for listener in self.listeners:
-            listener.record(record)
+        self._tell(record)
+        if "val_loss" in record:
+            self._judge(record["step"], record["val_loss"])
         return True
+
+    def _tell(self, record: Record) -> None:
+        """Listeners that fail (a full disk, a network) are left out: the run is more than they."""
+        for listener in self.listeners:
+            try:
+                listener.record(record)
+            except Exception as error:
+                name = type(listener).__name__
+                self.say(f"{name} failed and is left out: {one_line(error)}")
+                self.listeners = [each for each in self.listeners if each is not listener]
 
     def _validate(self) -> float | None:
         """The mean validation loss; None if some process was asked to stop meanwhile."""
 
+        asked = 0
+
         def stop() -> bool:
-            return self.team.size == 1 and self.stopper.requested is not None
+            # Every process has at least so many batches; the last of a longer share is not asked.
+            nonlocal asked
+            asked += 1
+            if asked > self.batches.common_validations:
+                return False
+            return self.team.sum([float(self.stopper.requested is not None)])[0] > 0
 
         with autocast(self.dtype, self.team.device):
             result = total_loss(self.model, self.batches.validation(), stop)
@@ -170,6 +197,8 @@ class Loop:
         """Keep the model with the lowest validation loss."""
         if not math.isfinite(loss):
             if self.config.habits.on_nonfinite == "stop":
+                rule = self.config.model.update.name
+                self._report({"validation": True, "step": step, "rule": rule, "loss": str(loss)})
                 raise NonFiniteError(
                     f"the validation loss after step {step} is {loss} (rule "
                     f"{self.config.model.update.name!r}): a lower learning rate may help; "
@@ -200,7 +229,7 @@ class Loop:
                 "losses_of_processes": [[str(loss) for loss in each] for each in micro_losses],
                 "parameters_without_finite_gradient": list(result.bad_gradients),
             }
-            write_json(self.folder.nonfinite_file, report)
+            self._report(report)
         if skip:
             self.say(f"step {step} is skipped: {what} (see {self.folder.nonfinite_file})")
             return
@@ -209,6 +238,13 @@ class Loop:
             f"{self.folder.nonfinite_file}; checkpoints/last is intact. A lower learning rate "
             "may help, or --on-nonfinite skip"
         )
+
+    def _report(self, report: dict[str, Any]) -> None:
+        if self.team.leads:
+            try:
+                write_json(self.folder.nonfinite_file, report)
+            except OSError as error:
+                self.say(f"{self.folder.nonfinite_file} could not be written: {error}")
 
     def _save(self, *, hard: bool) -> None:
         """A checkpoint to go on from. If it cannot be written the earlier one stands, and a run in

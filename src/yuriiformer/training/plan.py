@@ -133,6 +133,8 @@ def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
         return config.with_vocabulary(store.padded_vocab_size, store.vocab_size)
     parts = [store.val[:LOOK], store.train[:LOOK]]
     used = max((int(part.max()) + 1 for part in parts if len(part)), default=1)
+    if used <= CHARACTERS:  # then all must be read: a rare one may come late
+        used = store.used_vocab_size
     size = used if used <= CHARACTERS else GPT2.vocab_size
     return config.with_vocabulary(padded(size), size)
 

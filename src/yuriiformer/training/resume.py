@@ -42,7 +42,8 @@ def open_run(
             f"{folder.path} was begun with another configuration: {words}. Give the same, or allow "
             f"it with --allow-changed {' '.join(unwanted)}"
         )
-    for name, (before, after) in differences({"": saved["resolved"]}, {"": resolved}).items():
+    elsewhere = differences({"": saved["resolved"]}, {"": resolved})
+    for name, (before, after) in elsewhere.items():
         say(f"note: {name} was {before} and is now {after}: numbers agree up to rounding")
     checkpoint, problems = newest_whole(folder.checkpoints)
     if problems and checkpoint is None:
@@ -58,11 +59,14 @@ def open_run(
         aside = folder.checkpoints / f"{LAST}.damaged"
         shutil.rmtree(aside, ignore_errors=True)
         (folder.checkpoints / LAST).rename(aside)
+    changes |= elsewhere
     if changes:
         step = checkpoint.step if checkpoint else 0
         entry = {"step": step, "fields": {name: list(change) for name, change in changes.items()}}
         history = [*saved.get("changes", []), entry]
-        folder.write_config({**saved, "config": now, "data": identity, "changes": history})
+        folder.write_config(
+            {**saved, "config": now, "data": identity, "resolved": resolved, "changes": history}
+        )
     return checkpoint
 
 

@@ -22,7 +22,7 @@ def seed_all(seed: int, rank: int) -> None:
     np.random.seed(number)
 
 
-def capture() -> dict[str, Any]:
+def capture(device: torch.device) -> dict[str, Any]:
     """The state of Python's, NumPy's, torch's and this process's GPU's generators."""
     version, words, gauss = random.getstate()
     kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
@@ -31,19 +31,19 @@ def capture() -> dict[str, Any]:
         "numpy": [kind, [int(key) for key in keys], position, has_gauss, cached],
         "torch": bytes(torch.get_rng_state().tolist()).hex(),
     }
-    if torch.cuda.is_available():
-        state["cuda"] = bytes(torch.cuda.get_rng_state().tolist()).hex()
+    if device.type == "cuda":
+        state["cuda"] = bytes(torch.cuda.get_rng_state(device).tolist()).hex()
     return state
 
 
-def restore(state: dict[str, Any]) -> None:
+def restore(state: dict[str, Any], device: torch.device) -> None:
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
     torch.set_rng_state(_bytes(state["torch"]))
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(_bytes(state["cuda"]))
+    if "cuda" in state and device.type == "cuda":
+        torch.cuda.set_rng_state(_bytes(state["cuda"]), device)
 
 
 def _bytes(text: str) -> torch.Tensor:

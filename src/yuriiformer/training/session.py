@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,8 +73,7 @@ def train(
     resume = resume or (restarted() and folder.begun_by(job()))
     crew = team(config.machine.device)
     speak = say if crew.leads else _quiet
-    with Stopper(speak) as stopper:
-        _settle(config, crew)
+    with Stopper(speak) as stopper, _settled(config, crew):
         batches = Batches(store, config, crew)
         dtype = compute_dtype(config.machine.precision, crew.device)
         plan = make_plan(config, store, crew.size, dtype)
@@ -103,10 +103,7 @@ def train(
                 speak(f"going on from step {loop.state.step}")
             if resolved["compiled"]:
                 compile_model(loop.model)
-            if crew.leads:
-                _open_metrics(
-                    loop, None if listener is None else listener(config, plan, loop.state)
-                )
+            crew.led(lambda: _open_metrics(loop, listener, plan))
             outcome = loop.run()
             return Result(outcome, loop.state, saturated(loop.model), crew.leads)
         finally:
@@ -119,16 +116,28 @@ def _quiet(text: str) -> None:
     """What a process says that does not lead."""
 
 
-def _settle(config: TrainConfig, crew: Team) -> None:
-    """Switches of torch that hold for the whole process."""
+@contextmanager
+def _settled(config: TrainConfig, crew: Team) -> Iterator[None]:
+    """Switches of torch for the run, put back after it; the generators at their start."""
+    precision = torch.get_float32_matmul_precision()
+    fixed = torch.are_deterministic_algorithms_enabled()
+    threads = torch.get_num_threads()
     if config.machine.threads is not None:
         torch.set_num_threads(config.machine.threads)
     if crew.device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
+        # What is left of float32 beside bfloat16 may be TF32; what was asked to be float32 is.
+        low = compute_dtype(config.machine.precision, crew.device) == torch.bfloat16
+        torch.set_float32_matmul_precision("high" if low else "highest")
         if config.machine.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
     rng.seed_all(config.recipe.seed, crew.rank)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(fixed)
+        torch.set_num_threads(threads)
 
 
 def _build(
@@ -151,9 +160,10 @@ def _build(
     return Loop(config, model, optimizer, batches, crew, dtype, folder, saver, stopper, say)
 
 
-def _open_metrics(loop: Loop, listener: Listener | None) -> None:
+def _open_metrics(loop: Loop, make: MakeListener | None, plan: Plan) -> None:
     """Records from where the run stands; those of steps that will be done again are dropped."""
     state = loop.state
+    listener = None if make is None else make(loop.config, plan, state)
     begun = state.step > 0 or state.pending is not None
     # The record of a step whose validation was cut short has not been written.
     cut_metrics(loop.folder.metrics_file, state.step - (state.pending is not None) if begun else -1)

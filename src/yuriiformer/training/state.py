@@ -71,7 +71,7 @@ class Saver:
 
         ``before`` is done first, by the leading process: what the checkpoint relies on.
         """
-        generators = self.team.collect(rng.capture())
+        generators = self.team.collect(rng.capture(self.team.device))
         if not self.team.leads:
             return
         before()
@@ -147,7 +147,7 @@ def restore(
         optimizer.load_state_tensors(team.share_tensors(moments))
         generators = saved["generators"]
         if team.rank < len(generators):
-            rng.restore(generators[team.rank])
+            rng.restore(generators[team.rank], team.device)
         else:  # more processes than before: new ones start from the step they join at
             rng.seed_all(seed + saved["step"], team.rank)
         return State(**{each.name: saved[each.name] for each in fields(State)})

@@ -192,7 +192,7 @@ def test_steps_and_shares_that_cannot_be():
     for seed in (1.5, None, "x"):
         with pytest.raises(DataError, match="seed must be a whole number"):
             yf.BatchOrder(n_tokens=100, context=4, seed=seed)
-    with pytest.raises(DataError, match="must divide the sequences"):
-        order.micro_batches(0, processes=4)
+    with pytest.raises(DataError, match="each of up to 6 processes needs at least one"):
+        order.micro_batches(0, processes=7)
     with pytest.raises(DataError, match="process 2 of 2"):
         order.micro_batches(0, process=2, processes=2)

@@ -29,7 +29,11 @@ FILES = ("manifest.json", "model.json", "model.safetensors", "optimizer.safetens
 
 
 class StopError(Exception):
-    """Stands for whatever may stop a run."""
+    """Stands for whatever may stop a save."""
+
+
+class StopRun(BaseException):
+    """Stands for whatever may stop a run; an ordinary error would only cost it the listener."""
 
 
 class StopAt:
@@ -40,7 +44,7 @@ class StopAt:
 
     def record(self, record):
         if record["step"] == self.step:
-            raise StopError
+            raise StopRun
 
     def close(self) -> None:
         pass
@@ -51,7 +55,7 @@ def runs(tmp_path_factory) -> Path:
     """``whole``: a run of 8 steps. ``begun``: the same, ended after 7, with ``last`` of step 6."""
     home = tmp_path_factory.mktemp("runs")
     train(small(), tales(), home / "whole")
-    with pytest.raises(StopError):
+    with pytest.raises(StopRun):
         train(small(), tales(), home / "begun", listener=lambda *_: StopAt(7))
     return home
 

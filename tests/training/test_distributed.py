@@ -83,13 +83,13 @@ def test_together_they_see_what_one_would(size):
     team = [Batches(store, config, Team(rank, size, device)) for rank in range(size)]
     for step in (0, 1, 7):
         shares = [each.training(step) for each in team]
-        joined = np.concatenate([micro.starts for share in shares for micro in share])
-        assert np.array_equal(joined, alone.order.starts(step))
+        joined = torch.cat([micro.batch[0] for share in shares for micro in share])
+        expected, _ = store.sequences("train", alone.order.starts(step), config.model.context)
+        assert np.array_equal(joined.numpy(), expected)
         for share in shares:
             for micro in share:
-                expected = len(micro.starts) / 8
-                assert micro.weight / size == pytest.approx(expected)
-                assert len(micro.batch[0]) == len(micro.starts) <= 3
+                assert micro.weight / size == pytest.approx(len(micro.batch[0]) / 8)
+                assert len(micro.batch[0]) <= 3
     whole = torch.cat([inputs for inputs, _ in alone.validation()])
     parts = torch.cat([inputs for each in team for inputs, _ in each.validation()])
     assert torch.equal(whole, parts)

@@ -26,7 +26,7 @@ from yuriiformer.training.session import Result, dry_run, train
 from yuriiformer.training.state import State
 from yuriiformer.training.stop import EXIT_CODE
 
-RULE, PRESET = "nesterov-lie-trotter", "tales-tiny"
+RULE, PRESET = ModelConfig().update.name, "tales-tiny"
 
 # The rule has a flag of its own, the vocabulary is the data's. tyro reads the help of each field
 # from the docstring.

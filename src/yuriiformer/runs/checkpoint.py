@@ -111,12 +111,12 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 def newest_whole(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint to go on from that is whole, and what is wrong with newer ones."""
     problems: list[str] = []
-    for name in (LAST, f"{LAST}.old", PREVIOUS):
-        if (folder / name).exists():
-            try:
-                return read_checkpoint(folder / name), problems
-            except CheckpointError as error:
-                problems.append(str(error))
-        elif name == LAST and (folder / PREVIOUS).exists():
-            problems.append(f"{folder / LAST} is missing")
+    there = [name for name in (LAST, f"{LAST}.old", PREVIOUS) if (folder / name).exists()]
+    if there == [PREVIOUS]:
+        problems.append(f"{folder / LAST} is missing")
+    for name in there:
+        try:
+            return read_checkpoint(folder / name), problems
+        except CheckpointError as error:
+            problems.append(str(error))
     return None, problems

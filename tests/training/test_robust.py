@@ -12,8 +12,11 @@ import torch
 import yuriiformer as yf
 from tests.training.corpora import tales
 from tests.training.test_guards import small
+from yuriiformer.cli.main import main
 from yuriiformer.model import loss as losses
+from yuriiformer.model import oracles as registry
 from yuriiformer.model.loss import mean_cross_entropy
+from yuriiformer.model.paper import MLP, Attention, check_paper, layer_norm
 from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training.plan import fill_vocabulary
@@ -125,6 +128,25 @@ def test_a_loss_without_gradients_makes_none(monkeypatch):
     with torch.no_grad():
         mean_cross_entropy(hidden, weight, targets, 100)
     assert (50, 8) not in made
+
+
+class ReadingMLP(MLP):
+    """Somebody else's oracle, which looks at its values."""
+
+    def forward(self, Y, context):
+        assert Y.abs().max().item() < 1e6
+        return super().forward(Y, context)
+
+
+def test_an_oracle_that_cannot_be_planned_is_trained(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(registry, "_PAIRS", dict(registry._PAIRS))
+    pair = yf.OraclePair(Attention, ReadingMLP, layer_norm, True, check_paper)
+    yf.register_oracles("reading", pair)
+    config = small(2)
+    config = replace(config, model=replace(config.model, oracles="reading"))
+    assert yf.train(config, tales(), tmp_path / "run").outcome == "finished"
+    assert main(["train", "--data", str(tales()), "--oracles", "reading", "--dry-run"]) == 0
+    assert "backward pass ?" in capsys.readouterr().out
 
 
 def test_a_rare_id_that_comes_late(tmp_path, monkeypatch):

@@ -54,7 +54,7 @@ def plan_text(config: TrainConfig, plan: Plan, resolved: Mapping[str, Any]) -> s
                     f"{'compiled' if resolved['compiled'] else 'not compiled'}"),
         ("memory", f"{in_bytes(plan.memory)}: weights {in_bytes(plan.weights)}, gradients "
                    f"{in_bytes(plan.gradients)}, optimiser {in_bytes(plan.optimizer)}, kept for "
-                   f"the backward pass {in_bytes(plan.activations)}"),
+                   f"the backward pass {in_bytes(plan.activations) if plan.activations else '?'}"),
         ("work", f"{plan.flops:.2e} floating-point operations"),
     ]  # fmt: skip
     return "\n".join(f"{name:<12}{text}" for name, text in lines)

@@ -184,6 +184,7 @@ def test_weights_and_biases_offline(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # the compiler's own remarks on itself
 def test_compiled_blocks_train_the_same(tmp_path, need_tool):
     need_tool("g++")
     losses = []

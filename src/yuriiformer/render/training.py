@@ -50,7 +50,7 @@ def plan_text(config: TrainConfig, plan: Plan, resolved: Mapping[str, Any]) -> s
                 f"{epochs:.2f} epochs of {plan.steps_per_epoch:,.1f} steps"),
         ("rates", f"Muon {recipe.muon_lr:g}, AdamW {recipe.adamw_lr:g}, coefficients "
                   f"{recipe.adamw_lr * recipe.coefficient_lr:g}"),
-        ("machine", f"{resolved['device']}, {str(resolved['dtype']).removeprefix('torch.')}, "
+        ("machine", f"{resolved['device']}, {resolved['dtype']}, "
                     f"{'compiled' if resolved['compiled'] else 'not compiled'}"),
         ("memory", f"{in_bytes(plan.memory)}: weights {in_bytes(plan.weights)}, gradients "
                    f"{in_bytes(plan.gradients)}, optimiser {in_bytes(plan.optimizer)}, kept for "

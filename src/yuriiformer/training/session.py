@@ -77,13 +77,7 @@ def train(
         batches = Batches(store, config, crew)
         dtype = compute_dtype(config.machine.precision, crew.device)
         plan = make_plan(config, store, crew.size, dtype)
-        resolved = {
-            "device": crew.device.type,
-            "dtype": str(dtype).removeprefix("torch."),
-            "compiled": compiles(config.machine.compile, crew.device, plan.flops),
-            "threads": torch.get_num_threads(),
-            "processes": crew.size,
-        }
+        resolved = _resolve(config, crew, dtype, plan)
         loop = None
 
         def find() -> Checkpoint | None:
@@ -110,6 +104,17 @@ def train(
             if loop is not None:
                 loop.close()
             folder.release()
+
+
+def _resolve(config: TrainConfig, crew: Team, dtype: torch.dtype, plan: Plan) -> dict[str, Any]:
+    """What the configuration comes to on this machine."""
+    return {
+        "device": crew.device.type,
+        "dtype": str(dtype).removeprefix("torch."),
+        "compiled": compiles(config.machine.compile, crew.device, plan.flops),
+        "threads": torch.get_num_threads(),
+        "processes": crew.size,
+    }
 
 
 def _quiet(text: str) -> None:
@@ -180,5 +185,4 @@ def dry_run(config: TrainConfig, data: str | Path) -> tuple[TrainConfig, Plan, d
     Batches(store, config, crew)
     dtype = compute_dtype(config.machine.precision, crew.device)
     plan = make_plan(config, store, crew.size, dtype)
-    compiled = compiles(config.machine.compile, crew.device, plan.flops)
-    return config, plan, {"device": str(crew.device), "dtype": dtype, "compiled": compiled}
+    return config, plan, _resolve(config, crew, dtype, plan)

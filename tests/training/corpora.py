@@ -14,9 +14,13 @@ from yuriiformer.data.sources import Tales
 @cache
 def tales(stories: int = 1500, vocabulary: int = 512) -> Path:
     """A folder of prepared tales for all tests of this process, removed with its temporary home."""
-    home = _home()
-    out = home / f"tales-{stories}-{vocabulary}"
-    prepare(Tales(stories, seed=0), out, Settings(f"bpe:{vocabulary}"))
+    return corpus(stories, Settings(f"bpe:{vocabulary}"))
+
+
+def corpus(stories: int, settings: Settings) -> Path:
+    """So many tales, prepared as told."""
+    out = _home() / f"{stories}-{settings.tokenizer.replace(':', '-')}"
+    prepare(Tales(stories, seed=0), out, settings)
     return out
 
 

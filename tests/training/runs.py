@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from yuriiformer.data.prepare import Settings, prepare
-from yuriiformer.data.sources import Tales
+from tests.training.corpora import corpus
+from yuriiformer.data.prepare import Settings
 from yuriiformer.errors import RunError
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training.config import TrainConfig
@@ -30,11 +28,8 @@ SECONDS = 300  # to wait for what must come; a test that waits so long has faile
 
 @cache
 def tales() -> Path:
-    """A prepared corpus for all tests of this process, removed at its end."""
-    home = Path(tempfile.mkdtemp(prefix="yurii-tales-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
-    prepare(Tales(300, seed=0), home / "tales", Settings("bytes", val_fraction=0.1))
-    return home / "tales"
+    """A small one, of bytes, for all tests of this process."""
+    return corpus(300, Settings("bytes", val_fraction=0.1))
 
 
 def small(

@@ -18,13 +18,20 @@ from yuriiformer.methods.references import get_rule
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.render.training import Display, plan_text
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training.config import Habits, Machine, Recipe, TrainConfig, Validation
+from yuriiformer.training.config import (
+    Habits,
+    Machine,
+    Recipe,
+    TrainConfig,
+    Validation,
+    read_config,
+)
 from yuriiformer.training.plan import Plan
 from yuriiformer.training.presets import preset
 from yuriiformer.training.resume import stored_config
 from yuriiformer.training.session import Result, dry_run, train
 from yuriiformer.training.state import State
-from yuriiformer.training.stop import EXIT_CODE
+from yuriiformer.training.stop import EXIT_CODE, stop_with_parent
 
 RULE, PRESET = ModelConfig().update.name, "tales-tiny"
 
@@ -57,6 +64,8 @@ class Flags:
     preset: str = PRESET
     """A complete configuration to start from: tinystories-small, openwebtext-small,
     openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
+    config: Path | None = None
+    """Instead of a preset: a configuration file, such as another run's config.json."""
     rule: str = RULE
     """The update rule: a name, a TOML file, or either with variations."""
     resume: bool = False
@@ -75,8 +84,9 @@ class Flags:
 
 DESCRIPTION = (
     "Train a model. A preset gives the whole configuration, a flag sets any field of it. "
-    "Defaults below are those of the preset that is named. Ctrl-C, SIGTERM and SIGUSR1 finish the "
-    f"step, save, and exit with code {EXIT_CODE}; --resume then goes on to the same bits. With "
+    "Defaults below are those of the preset that is named. Ctrl-C, SIGTERM, SIGUSR1 and SIGUSR2 "
+    f"finish the step, save, and exit with code {EXIT_CODE}; --resume then goes on to the same "
+    "bits. With "
     "several processes: torchrun --nproc-per-node N -m yuriiformer train ..."
 )
 
@@ -93,6 +103,7 @@ def run(arguments: list[str]) -> int:
         if os.environ.get("RANK", "0") == "0":
             print(plan_text(config, plan, resolved))
         return 0
+    stop_with_parent()
     if flags.out is None:
         raise ConfigError("--out is needed: the folder of the run")
     return _train(flags, config, data, flags.out)
@@ -102,17 +113,22 @@ def _first_look(arguments: list[str]) -> argparse.Namespace:
     """The flags that decide what the others' defaults are."""
     look = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     look.add_argument("--preset")
+    look.add_argument("--config", type=Path)
     look.add_argument("--rule")
     look.add_argument("--out", type=Path)
     look.add_argument("--resume", action="store_true")
     try:
         return look.parse_known_args(arguments)[0]
     except (argparse.ArgumentError, SystemExit):  # tyro will say it better
-        return argparse.Namespace(preset=None, rule=None, out=None, resume=False)
+        return argparse.Namespace(preset=None, config=None, rule=None, out=None, resume=False)
 
 
 def _base(first: argparse.Namespace) -> TrainConfig:
     """The run's own configuration when it is gone on with, else the preset's."""
+    if first.config is not None:
+        if first.preset is not None:
+            raise ConfigError("--preset and --config both give a whole configuration: choose one")
+        return read_config(first.config)
     begun = first.resume and first.out is not None and RunFolder(first.out).exists
     if begun and first.preset is None:
         return stored_config(first.out)
@@ -123,6 +139,7 @@ def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
     model = Model(**{each.name: getattr(base.model, each.name) for each in fields(Model)})
     return Flags(
         preset=first.preset or PRESET,
+        config=first.config,
         rule=first.rule or base.model.update.name,
         recipe=base.recipe,
         validation=base.validation,

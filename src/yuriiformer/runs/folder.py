@@ -60,6 +60,18 @@ class RunFolder:
         self._lock.write(job.encode())
         self._lock.flush()
 
+    @property
+    def busy(self) -> bool:
+        """Whether another process trains into it right now."""
+        try:
+            with (self.path / ".lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
     def release(self) -> None:
         if self._lock is not None:
             self._lock.close()

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from yuriiformer.errors import CheckpointError, RunError
 from yuriiformer.files import write_text
@@ -67,6 +67,12 @@ def read_metrics(path: Path) -> list[Record]:
     return [record for record, _ in _records(path)]
 
 
+def iterate_metrics(path: Path) -> Iterator[Record]:
+    """The same, one at a time."""
+    for record, _ in _records(path):
+        yield record
+
+
 def cut_metrics(path: Path, step: int) -> int:
     """Keep the records up to a step, which the run will go on from; how many were dropped."""
     if not path.exists():
@@ -82,17 +88,53 @@ def cut_metrics(path: Path, step: int) -> int:
 
 
 def _records(path: Path) -> Iterator[tuple[Record, str]]:
+    damaged = None
     with path.open(encoding="utf-8", errors="replace") as file:
-        lines = file.readlines()
-    for number, line in enumerate(lines, 1):
+        for number, line in enumerate(file, 1):
+            if damaged is not None:
+                raise RunError(f"{path}, line {damaged} is not a record: the file is damaged")
+            try:
+                record = json.loads(line)
+                if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                    raise ValueError("no step")
+            except ValueError:
+                damaged = number  # the last line may be: a kill cut it short
+                continue
+            if not line.endswith("\n"):
+                return  # whole by chance, but the kill came before its end
+            yield record, line
+
+
+class MetricsTail:
+    """Follows a file that another process writes: the records that are new since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: IO[bytes] | None = None
+        self._inode = -1
+        self._rest = b""
+
+    def new(self) -> list[Record]:
         try:
-            record = json.loads(line)
-            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-                raise ValueError("no step")
-        except ValueError:
-            if number == len(lines):
-                return
-            raise RunError(f"{path}, line {number} is not a record: the file is damaged") from None
-        if not line.endswith("\n"):
-            return  # whole by chance, but the kill came before its end
-        yield record, line
+            now = self.path.stat()
+        except OSError:
+            return []
+        if now.st_ino != self._inode or self._file is None or now.st_size < self._file.tell():
+            self.close()  # a run that goes on has cut its records: from the start again
+            self._file, self._inode, self._rest = self.path.open("rb"), now.st_ino, b""
+        lines = (self._rest + self._file.read()).split(b"\n")
+        self._rest = lines.pop()
+        found = []
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict) and isinstance(record.get("step"), int):
+                found.append(record)
+        return found
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -6,14 +6,16 @@ runs on, and the run's habits. All but the habits can change a number that comes
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal
 
-from yuriiformer.errors import ConfigError, did_you_mean
+from yuriiformer.errors import ConfigError, did_you_mean, one_line
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.training.muon import Scale
 
+Scale = Literal["original", "rms"]  # of Muon's updates
 Precision = Literal["auto", "float32", "bfloat16"]
 MOST_THREADS = 1024
 Compile = Literal["auto", "on", "off"]
@@ -173,6 +175,22 @@ class TrainConfig:
         except (KeyError, TypeError) as error:
             raise ConfigError(f"not a run's configuration: {error}") from None
         return cls(model, **parts)
+
+
+def read_config(path: Path) -> TrainConfig:
+    """From a file: a configuration alone, or a run's ``config.json`` with one in it."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON: {one_line(error)}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} is no configuration: it holds no object")
+    try:
+        return TrainConfig.from_dict(data.get("config", data))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 PARTS: dict[str, type] = {

@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from yuriiformer.errors import ConfigError
-
-Scale = Literal["original", "rms"]
+from yuriiformer.training.config import Scale
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic; steepest at 0 that still converges
 EPS = 1e-7

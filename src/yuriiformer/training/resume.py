@@ -22,6 +22,7 @@ def open_run(
     config: TrainConfig,
     identity: dict[str, Any],
     resolved: dict[str, Any],
+    plan: dict[str, Any],
     allow_changed: Sequence[str],
     say: Say,
 ) -> Checkpoint | None:
@@ -29,7 +30,13 @@ def open_run(
     now = config.to_dict()
     if not folder.exists:
         folder.write_config(
-            {"config": now, "data": identity, "resolved": resolved, "versions": versions()}
+            {
+                "config": now,
+                "data": identity,
+                "resolved": resolved,
+                "plan": plan,
+                "versions": versions(),
+            }
         )
         return None
     saved = folder.read_config()
@@ -65,7 +72,14 @@ def open_run(
         entry = {"step": step, "fields": {name: list(change) for name, change in changes.items()}}
         history = [*saved.get("changes", []), entry]
         folder.write_config(
-            {**saved, "config": now, "data": identity, "resolved": resolved, "changes": history}
+            {
+                **saved,
+                "config": now,
+                "data": identity,
+                "resolved": resolved,
+                "plan": plan,
+                "changes": history,
+            }
         )
     return checkpoint
 

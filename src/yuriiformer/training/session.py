@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,12 @@ from yuriiformer.training.batches import Batches
 from yuriiformer.training.coefficients import saturated
 from yuriiformer.training.compiling import compile_model, compiles
 from yuriiformer.training.config import TrainConfig
+from yuriiformer.training.corpus import data_identity, fill_vocabulary
 from yuriiformer.training.distributed import Team, job, restarted, team
 from yuriiformer.training.listeners import Listener, Say, check_listeners, listeners
 from yuriiformer.training.loop import Loop, Outcome
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.plan import Plan, data_identity, fill_vocabulary, make_plan
+from yuriiformer.training.plan import Plan, make_plan
 from yuriiformer.training.precision import compute_dtype
 from yuriiformer.training.resume import check_changed, open_run
 from yuriiformer.training.state import Saver, State, check_space, restore
@@ -84,7 +85,7 @@ def train(
             folder.take(resume=resume, job=job())
             check_space(folder.checkpoints, plan.weights + plan.optimizer, plan.weights)
             identity = {**data_identity(store), "folder": os.path.abspath(data)}
-            return open_run(folder, config, identity, resolved, allow_changed, speak)
+            return open_run(folder, config, identity, resolved, asdict(plan), allow_changed, speak)
 
         try:
             checkpoint = crew.led(find)

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Self
 
 EXIT_CODE = 75  # of a run that was asked to stop and can go on: sysexits' EX_TEMPFAIL
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+# SIGUSR1 is what SLURM users ask for before a time limit, SIGUSR2 what submitit does.
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+PARENT = "YURII_PARENT"  # a process whose death is a reason to stop
+_PR_SET_PDEATHSIG = 1
+
+
+def stop_with_parent() -> None:
+    """If a suite started this run, its death is a SIGTERM here: the run saves and leaves. On Linux;
+    elsewhere the run goes on to its end, and a suite started again waits for it."""
+    parent = os.environ.get(PARENT)
+    if parent is None or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    direct = "TORCHELASTIC_RUN_ID" not in os.environ
+    if direct and str(os.getppid()) != parent:  # it died before this was asked for
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Stopper:

@@ -14,6 +14,7 @@ from yuriiformer.model.block import Block
 from yuriiformer.model.checks import check_tokens
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
+from yuriiformer.model.generate import generate
 from yuriiformer.model.init import initialize
 from yuriiformer.model.layers import Table
 from yuriiformer.model.loss import mean_cross_entropy
@@ -94,6 +95,21 @@ class YuriiFormer(nn.Module):
                 streams = block(streams, context)
         result: Tensor = self.norm(streams["X"].to(self.token_table.dtype))
         return result
+
+    def generate(
+        self,
+        tokens: Tensor,
+        max_new_tokens: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        seed: int = 0,
+        end: int | None = None,
+    ) -> Tensor:
+        """Continue ``tokens``; see `yuriiformer.model.generate.generate`."""
+        return generate(
+            self, tokens, max_new_tokens, temperature=temperature, top_k=top_k, seed=seed, end=end
+        )
 
     def start_streams(self, tokens: Tensor, positions: Tensor) -> dict[str, Tensor]:
         """Every stream before the first block, as the rule says it starts."""

@@ -194,3 +194,42 @@ def test_compiled_blocks_train_the_same(tmp_path, need_tool):
         records = read_metrics(tmp_path / name / "metrics.jsonl")
         losses.append([record["loss"] for record in records[1:]])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_a_run_from_another_runs_configuration(tmp_path, capsys):
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    path = tmp_path / "mine.toml"
+    path.write_text('equations = """\nX = X + attn(X)\nX = X + 0.5 * mlp(X)\n"""\n')
+    assert run("--data", tales(), "--out", first, "--rule", path, "--seed", "3", *FAST) == 0
+    path.unlink()  # the configuration has the rule's text
+    assert run("--data", tales(), "--out", second, "--config", first / "config.json") == 0
+    one, two = (json.loads((out / "config.json").read_text()) for out in (first, second))
+    assert one["config"] == two["config"]
+    losses = [
+        [r.get("loss") for r in read_metrics(out / "metrics.jsonl")] for out in (first, second)
+    ]
+    assert losses[0] == losses[1]
+    more = ("--config", first / "config.json", "--seed", "4", "--rule", "gd-euler")
+    assert run("--data", tales(), "--out", third, *more) == 0
+    changed = json.loads((third / "config.json").read_text())["config"]
+    assert changed["recipe"]["seed"] == 4
+    assert changed["model"]["rule"]["name"] == "gd-euler"
+    assert changed["recipe"]["steps"] == 4
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "text.json").write_text("{")
+    for arguments, words in (
+        (("--config", tmp_path / "none.json"), "cannot be read"),
+        (("--config", tmp_path / "text.json"), "is not JSON"),
+        (("--config", tmp_path / "list.json"), "is no configuration"),
+        (("--config", first / "config.json", "--preset", "tales-tiny"), "choose one"),
+    ):
+        assert words in fails(capsys, "--data", tales(), "--out", tmp_path / "x", *arguments)
+
+
+def test_the_plan_is_kept(tmp_path):
+    assert run("--data", tales(), "--out", tmp_path / "run", *FAST) == 0
+    plan = json.loads((tmp_path / "run" / "config.json").read_text())["plan"]
+    model = yf.load_model(tmp_path / "run" / "checkpoints" / "final")
+    assert plan["parameters"] == model.num_parameters()
+    assert plan["start_tables"] == model.num_parameters(velocity_table=True) - plan["parameters"]
+    assert plan["forward_flops_a_token"] * 3 * plan["tokens"] == pytest.approx(plan["flops"])

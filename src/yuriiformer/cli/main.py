@@ -17,6 +17,8 @@ COMMANDS = {
     "prepare": "turn text into token files: TinyStories, OpenWebText, your own, generated tales",
     "data": "look at a prepared corpus",
     "train": "train a model: presets of the paper and of CPU scale, resumable, on many processes",
+    "suite": "compare rules: several seeds, the same data, in parallel, resumable",
+    "report": "tables, figures and a page from runs and suites",
     "rules": "list the update rules, show one's equations, draw its block",
 }
 

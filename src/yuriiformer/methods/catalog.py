@@ -207,5 +207,10 @@ CONTROLS = (
 )
 
 
+BASELINE = "gd-lie-trotter"  # what others are compared with, unless somebody says otherwise
+
 controls = Catalog(CONTROLS)
+standard = Catalog(  # of the paper's, those whose blocks cost what a plain transformer's does
+    rule for rule in PAPER if all(count == 1 for count in rule.oracle_calls.values())
+)
 rules = Catalog(PAPER + CONTROLS)

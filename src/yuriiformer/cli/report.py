@@ -1,0 +1,163 @@
+"""``yurii report``: tables, figures, samples and a page from runs and suites."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from yuriiformer import __version__
+from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.errors import ConfigError, RunError
+from yuriiformer.files import write_text
+from yuriiformer.render.headline import headline
+from yuriiformer.render.page import write_page
+from yuriiformer.render.report import Extras, payload
+from yuriiformer.render.results import result_table
+from yuriiformer.render.tables import csv_text, json_text, markdown, plain
+from yuriiformer.render.tables_latex import latex, latex_document, latex_sizes
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.suite.collect import collect
+from yuriiformer.suite.compare import Comparison
+from yuriiformer.suite.folder import SuiteFolder
+
+Format = Literal["png", "svg", "pdf"]
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of ``yurii report``."""
+
+    folders: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Suites, runs, or folders that hold some."""
+    out: Path | None = None
+    """Folder for the report; 'report' in the first folder if not given."""
+    baseline: str | None = None
+    """The arm that others are compared with: its label or its rule."""
+    title: str = "YuriiFormer report"
+    """Of the page."""
+    samples: bool = True
+    """Generate text with each arm's first run, for the same prompts."""
+    prompt: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Prompt for the samples, may be given several times; the first words of validation documents
+    if not given."""
+    max_new_tokens: int = 120
+    """Longest sample."""
+    temperature: float = 0.8
+    """Of the samples; 0 is greedy."""
+    seed: int = 0
+    """Of the samples."""
+    figures: bool = True
+    """Draw the figures."""
+    formats: tuple[Format, ...] = ("png", "svg", "pdf")
+    """Of the figures."""
+
+
+DESCRIPTION = (
+    "Compare runs and show it: a self-contained HTML page, tables (Markdown, LaTeX, CSV, JSON), "
+    "figures. Works on unfinished runs; give it again for newer results."
+)
+
+
+def run(arguments: list[str]) -> int:
+    """``yurii report FOLDER...``"""
+    flags = parse_flags("yurii report", Flags(), arguments, DESCRIPTION)
+    if not flags.folders:
+        raise ConfigError("a folder is needed: of a suite, of a run, or one that holds some")
+    comparisons = collect(flags.folders, flags.baseline)
+    out = flags.out or flags.folders[0] / "report"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        samples = _samples(flags, comparisons) if flags.samples else {}
+        extras = Extras(flags.title, _made(), samples, _commands(flags, arguments))
+        write_page(payload(comparisons, extras), out / "report.html")
+        _tables(comparisons, out)
+        if flags.figures:
+            _figures(flags, comparisons, out)
+    except OSError as error:
+        raise RunError(f"the report cannot be written to {out}: {error}") from None
+    _print(comparisons, samples, out, figures=flags.figures)
+    return 0
+
+
+def _made() -> str:
+    now = datetime.datetime.now(datetime.UTC)
+    return f"{now:%Y-%m-%d %H:%M} UTC, yuriiformer {__version__}"
+
+
+def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """Of every arm's first run, by its folder."""
+    from yuriiformer.suite.samples import Sampling, samples_of  # noqa: PLC0415  imports torch
+
+    sampling = Sampling(
+        flags.prompt,
+        max_new_tokens=flags.max_new_tokens,
+        temperature=flags.temperature,
+        seed=flags.seed,
+    )
+    found = {}
+    arms = [arm for each in comparisons for arm in each.arms]
+    for number, arm in enumerate(arms, 1):
+        if len(arms) > 3 and sys.stderr.isatty():
+            print(f"\rsamples {number}/{len(arms)} ", end="", file=sys.stderr, flush=True)
+        found[str(arm.first.folder)] = samples_of(RunFolder(arm.first.folder), sampling)
+    return found
+
+
+def _commands(flags: Flags, arguments: Sequence[str]) -> list[tuple[str, str]]:
+    commands = []
+    for folder in flags.folders:
+        suite = SuiteFolder(folder)
+        if suite.exists:
+            commands += [("the runs", text) for text in suite.read().get("commands", [])]
+    return [*commands, ("this report", shlex.join(["yurii", "report", *arguments]))]
+
+
+def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
+    folder = out / "tables"
+    folder.mkdir(exist_ok=True)
+    for each in comparisons:
+        stem = each.name or "results"
+        write_text(folder / f"{stem}.md", markdown(result_table(each)))
+        write_text(folder / f"{stem}.csv", csv_text(each))
+    tables = [latex(each) for each in comparisons]
+    tables += [latex_sizes(comparisons)] if len(comparisons) > 1 else []
+    write_text(folder / "results.tex", latex_document(tables))
+    write_text(folder / "results.json", json_text(comparisons))
+
+
+def _figures(flags: Flags, comparisons: Sequence[Comparison], out: Path) -> None:
+    from yuriiformer.render.figures import write_figures  # noqa: PLC0415  matplotlib
+
+    folder = out / "figures"
+    folder.mkdir(exist_ok=True)
+    write_figures(comparisons, folder, formats=flags.formats)
+
+
+def _print(
+    comparisons: Sequence[Comparison], samples: dict[str, Any], out: Path, *, figures: bool
+) -> None:
+    width = shutil.get_terminal_size((120, 24)).columns
+    for each in comparisons:
+        if each.name:
+            print(f"{each.name}\n")
+        print("\n".join(headline(each)) + "\n")
+        print(plain(result_table(each), width))
+        for remark in each.remarks:
+            print(f"note: {remark}")
+    for arm in [arm for each in comparisons for arm in each.arms]:
+        found, note = samples.get(str(arm.first.folder), ([], ""))
+        if found:
+            text = " ".join((found[0]["prompt"] + found[0]["text"]).split())
+            print(f"\n{arm.label} ({note}):\n  {text[:400]}{'…' * (len(text) > 400)}")
+        elif note:
+            print(f"\n{arm.label}: {note}")
+    print(f"\ntables in {out / 'tables'}" + (f", figures in {out / 'figures'}" if figures else ""))
+    print(f"open {(out / 'report.html').resolve()}", flush=True)

@@ -1,0 +1,207 @@
+"""``yurii suite``: many rules, several seeds, the same data; resumable, in parallel."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.data.store import TokenStore
+from yuriiformer.errors import ConfigError, YuriiError
+from yuriiformer.render.suite import SuiteDisplay, overall
+from yuriiformer.suite.arms import make_arms, parse_seeds, parse_settings, split_settings
+from yuriiformer.suite.cluster import Cluster, cluster
+from yuriiformer.suite.folder import Request, RunSpec, SuiteFolder
+from yuriiformer.suite.progress import Progress
+from yuriiformer.suite.run import Launch, carry_out, local, printed
+from yuriiformer.training.corpus import data_identity
+from yuriiformer.training.presets import PRESETS, preset
+from yuriiformer.training.stop import EXIT_CODE, Stopper
+
+FAILED = 1  # exit code of a suite in which some run failed
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of ``yurii suite``."""
+
+    out: Path | None = None
+    """Folder of the suite. Given alone, the suite in it goes on."""
+    data: Path | None = None
+    """Folder of prepared data (see 'yurii prepare')."""
+    preset: str = "tales-tiny"
+    """The configuration that all arms start from: tinystories-small, openwebtext-small,
+    openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
+    rules: tuple[str, ...] = ()
+    """Rules to compare: names, TOML files, variations such as nesterov-lie-trotter+V=zero, or the
+    groups all, paper, standard (of the paper's, one attention and one MLP call), controls."""
+    arm: tuple[str, ...] = ()
+    """Arms in full: 'LABEL: rule=NAME FIELD=VALUE ...', any field of a run's configuration."""
+    grid: tuple[str, ...] = ()
+    """Multiply every arm by values of a field: muon_lr=0.01,0.02."""
+    set: tuple[str, ...] = ()
+    """Fields of all arms: steps=200 n_layer=4."""
+    seeds: str = "0"
+    """Seeds, such as 0,1,2 or 0-4: the same batches and start tensors for every arm."""
+    baseline: str | None = None
+    """The arm that others are compared with; gradient descent if not given, or the first."""
+    jobs: int = 1
+    """Runs at a time."""
+    threads: int | None = None
+    """CPU threads of each run; the cores divided by --jobs if not given. Kept when a suite goes on,
+    for it can change the last digits."""
+    gpus: str = ""
+    """GPUs to spread the runs over, such as 0,1: each job sees one."""
+    processes: int = 1
+    """Processes of each run (torchrun)."""
+    print_commands: bool = False
+    """Print one command a run, for any scheduler, and run nothing."""
+    executor: Literal["local", "submitit"] = "local"
+    """Run here, or submit each run as a job to a cluster."""
+    wait: bool = True
+    """With submitit: stay until the jobs have ended. Leaving them does not end them."""
+    cluster: Cluster = field(default_factory=Cluster)
+
+
+DESCRIPTION = (
+    "Train several arms (rules, or rules with other settings) over several seeds on identical "
+    "data. Interrupted at any point, the same command goes on: finished runs are kept, others "
+    f"resumed. Exit codes: 0 all finished, {FAILED} some failed, {EXIT_CODE} stopped by a signal. "
+    "'yurii report' shows the result."
+)
+
+
+def run(arguments: list[str]) -> int:
+    """``yurii suite ...``"""
+    flags = parse_flags("yurii suite", Flags(), arguments, DESCRIPTION)
+    if flags.out is None:
+        raise ConfigError("--out is needed: the folder of the suite")
+    suite = SuiteFolder(flags.out)
+    _check_jobs(flags.jobs, flags.processes)
+    data, runs = _runs(flags, suite, arguments)
+    if flags.print_commands:
+        for each in runs:
+            print(printed(each, data, flags.processes))
+        return 0
+    with suite.taken():
+        return _carry_out(flags, suite, data, runs)
+
+
+def _runs(flags: Flags, suite: SuiteFolder, arguments: Sequence[str]) -> tuple[Path, list[RunSpec]]:
+    """The data and the runs: those asked for, or all of the suite that is there."""
+    if not (flags.rules or flags.arm) and suite.exists:
+        if flags.grid or flags.set:
+            raise ConfigError("--grid and --set need --rules or --arm to apply to")
+        data = flags.data or Path(suite.read()["data"]["folder"])
+        TokenStore.open(data)
+        return data, suite.runs()
+    if flags.preset not in PRESETS:
+        preset(flags.preset, "")  # says which there are
+    if not flags.wait and flags.executor != "submitit":
+        raise ConfigError("--no-wait is for --executor submitit")
+    seeds = parse_seeds(flags.seeds)
+    arms = make_arms(flags.rules, flags.arm, flags.grid)
+    common = parse_settings(split_settings(flags.set))
+    if flags.data is None:
+        raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
+    identity = {**data_identity(TokenStore.open(flags.data)), "folder": os.path.abspath(flags.data)}
+    request = Request(
+        flags.preset, arms, seeds, identity, common, _threads(flags), _baseline(flags, arms)
+    )
+    words = [word for word in arguments if word != "--print-commands"]
+    return flags.data, suite.extend(request, shlex.join(["yurii", "suite", *words]))
+
+
+def _baseline(flags: Flags, arms: Sequence[object]) -> str | None:
+    if flags.baseline is None:
+        return None
+    for arm in arms:
+        names = (getattr(arm, "label", ""), getattr(arm, "slug", ""))
+        if flags.baseline in names:
+            return str(names[1])
+    known = ", ".join(getattr(arm, "slug", "") for arm in arms)
+    raise ConfigError(f"--baseline {flags.baseline!r} is no arm; there are {known}")
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _threads(flags: Flags) -> int:
+    return flags.threads or max(1, cores() // (flags.jobs * flags.processes))
+
+
+def _check_jobs(jobs: int, processes: int) -> None:
+    if jobs < 1 or processes < 1:
+        raise ConfigError("--jobs and --processes are at least 1")
+    if jobs * processes > cores():
+        raise ConfigError(
+            f"--jobs {jobs}{f' of {processes} processes' if processes > 1 else ''} is more than "
+            f"this machine's {cores()} cores: the runs would only slow each other down"
+        )
+
+
+def _carry_out(flags: Flags, suite: SuiteFolder, data: Path, runs: list[RunSpec]) -> int:
+    launch, jobs = _executor(flags, suite, data, len(runs))
+    if not flags.wait:
+        return _submit(launch, runs)
+    display = SuiteDisplay()
+    try:
+        with Stopper(display.say) as stopper:
+            ended = carry_out(suite, runs, launch, jobs, display, stopper)
+    finally:
+        display.close()
+    return _end(suite, ended)
+
+
+def _executor(flags: Flags, suite: SuiteFolder, data: Path, runs: int) -> tuple[Launch, int]:
+    """What starts runs, and how many of them at a time."""
+    if flags.executor == "local":
+        gpus = [gpu.strip() for gpu in flags.gpus.split(",") if gpu.strip()]
+        return local(data, gpus, flags.processes), flags.jobs
+    launch, kind = cluster(suite, data, flags.cluster, flags.processes)
+    return launch, runs if kind == "slurm" else flags.jobs  # SLURM has a queue of its own
+
+
+def _submit(launch: Launch, runs: Sequence[RunSpec]) -> int:
+    """Put all that is not finished into the queue, and leave."""
+    left = [each for each in runs if not each.finished]
+    for slot, each in enumerate(left):
+        launch(each, slot)
+        print(f"submitted {each.name}")
+    print(f"{len(left)} of {len(runs)} runs submitted; the same command shows how far they are")
+    return 0
+
+
+def _end(suite: SuiteFolder, runs: Sequence[Progress]) -> int:
+    failed = [each for each in runs if each.state == "failed"]
+    stopped = [each for each in runs if each.state == "stopped"]
+    with suppress(OSError):
+        for each in failed:
+            print(f"failed: {each.run.name}: {each.said} (all of it: {each.run.log})")
+        print(overall(runs) + (": the same command goes on" if stopped else ""))
+        if any(each.state == "finished" for each in runs):
+            _table(suite)
+            print(f"look at it with: yurii report {suite.path}", flush=True)
+    return EXIT_CODE if stopped else FAILED if failed else 0
+
+
+def _table(suite: SuiteFolder) -> None:
+    """What came out so far."""
+    import shutil  # noqa: PLC0415
+
+    from yuriiformer.render.results import result_table  # noqa: PLC0415
+    from yuriiformer.render.tables import plain  # noqa: PLC0415
+    from yuriiformer.suite.collect import collect  # noqa: PLC0415
+
+    try:
+        for comparison in collect([suite.path]):
+            print(plain(result_table(comparison), shutil.get_terminal_size((120, 24)).columns))
+    except YuriiError as error:  # the runs themselves are fine
+        print(f"no table: {error}")

@@ -1,0 +1,87 @@
+"""A report as one HTML file that needs no network: scripts, styles and data are inside it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.files import write_text
+from yuriiformer.render.palette import palette
+
+# The browser itself refuses every address, whatever the data say.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+POOLED_FROM = 16
+
+
+@dataclass(frozen=True)
+class Page:
+    """The assets of a kind of page, in the order in which they are put into it."""
+
+    template: str
+    styles: tuple[str, ...]
+    scripts: tuple[str, ...]
+
+
+PAGES = {
+    "report": Page(
+        "report.html",
+        ("uPlot.min.css", "report.css"),
+        ("uPlot.iife.min.js", "charts.js", "report.js"),
+    ),
+}
+
+
+def write_page(payload: Mapping[str, Any], path: Path, *, kind: str = "report") -> None:
+    write_text(path, page_html(payload, kind))
+
+
+def page_html(payload: Mapping[str, Any], kind: str = "report") -> str:
+    """The whole page; the same payload gives the same text."""
+    page = PAGES[kind]
+    parts = {
+        "policy": html.escape(POLICY),
+        "title": html.escape(str(payload.get("title", "")), quote=False),
+        "licences": f"uPlot:\n\n{_asset('uPlot.LICENSE').strip()}",
+        "styles": "\n".join(f"<style>\n{_asset(name)}\n</style>" for name in page.styles),
+        "data": data_json({"palette": palette(), "payload": payload}),
+        "scripts": "\n".join(f"<script>\n{_asset(name)}\n</script>" for name in page.scripts),
+    }
+    # One pass: a place's name inside the data is data, not a place.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset(page.template))
+
+
+def data_json(data: Mapping[str, Any]) -> str:
+    """JSON in which no text can end a script element or begin another."""
+    pool: dict[tuple[int, ...], int] = {}
+    small = pooled(data, pool)
+    whole = {**small, "pool": [list(numbers) for numbers in pool]}
+    text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", r"\u003c")
+
+
+def pooled(data: Any, pool: dict[tuple[int, ...], int]) -> Any:
+    """The data with each long list of whole numbers replaced by its place in the pool.
+
+    All runs are measured at the same steps; kept once, the steps do not double a page's size.
+    """
+    if isinstance(data, Mapping):
+        return {key: pooled(value, pool) for key, value in data.items()}
+    if not isinstance(data, list | tuple):
+        return data
+    if len(data) < POOLED_FROM or not all(type(value) is int for value in data):
+        return [value if type(value) is float else pooled(value, pool) for value in data]
+    return {"@list": pool.setdefault(tuple(data), len(pool))}
+
+
+def _asset(name: str) -> str:
+    return (files("yuriiformer.render") / "assets" / name).read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Rules compared: arms, their runs, statistics, and what comes out."""

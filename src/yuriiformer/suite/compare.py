@@ -1,0 +1,224 @@
+"""Runs compared: arms beside a baseline, with what the seeds allow to be said.
+
+The primary metric is Final, the validation loss after the last step: it is not selected. Best is
+the lowest of many, so it flatters every arm, and the ones that overfit most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from yuriiformer.errors import RunError, did_you_mean
+from yuriiformer.methods.catalog import BASELINE
+from yuriiformer.methods.rule import Rule
+from yuriiformer.suite.results import Run
+from yuriiformer.suite.statistics import Difference, Summary, holm, paired, summary
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How much sooner an arm reaches the baseline's best loss, as a ratio of the baseline's own
+    steps or seconds; over the seeds in which it does."""
+
+    reached: int
+    n: int
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Runs that differ in their seed only, under one label."""
+
+    label: str
+    slug: str
+    runs: list[Run]  # by seed
+    differs: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # baseline's value, own
+
+    @property
+    def rule(self) -> Rule:
+        return self.runs[0].rule
+
+    @property
+    def first(self) -> Run:
+        return self.runs[0]
+
+    @property
+    def standard(self) -> bool:
+        """Whether a block calls each oracle once."""
+        return all(count == 1 for count in self.rule.oracle_calls.values())
+
+    def values(self, metric: str) -> dict[int, float]:
+        """``final``, ``best``, ``best_step``, ``train``, ``tokens_per_second`` by seed. Best is of
+        finished runs only, or it would compare runs of different lengths."""
+        found = {}
+        for run in self.runs:
+            value = getattr(run, metric)
+            if value is not None and run.finished:
+                found[run.seed] = float(value)
+        return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An arm beside the baseline."""
+
+    arm: Arm
+    final: Summary
+    best: Summary
+    best_step: Summary
+    train: Summary
+    difference: Difference  # of Final
+    best_difference: Difference
+    speedup_steps: Speedup
+    speedup_time: Speedup
+    tokens_per_second: float | None
+    parameters: float | None  # without tables of further streams (v0)
+    start_tables: float  # those tables
+    flops_a_token: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Outcomes in the order of the arms; ``preset`` is the paper's name for the setting, if any."""
+
+    name: str
+    outcomes: list[Outcome]
+    baseline: Arm
+    preset: str | None
+    remarks: list[str]
+
+    @property
+    def arms(self) -> list[Arm]:
+        return [outcome.arm for outcome in self.outcomes]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({run.seed for arm in self.arms for run in arm.runs})
+
+    @property
+    def baseline_finished(self) -> bool:
+        return any(run.finished for run in self.baseline.runs)
+
+    def ranked(self) -> list[Outcome]:
+        """Those with a Final, lowest first."""
+        known = [each for each in self.outcomes if each.final.mean is not None]
+        return sorted(known, key=lambda each: each.final.mean or 0.0)
+
+
+def compare(
+    arms: Sequence[Arm],
+    *,
+    name: str = "",
+    baseline: str | None = None,
+    preset: str | None = None,
+    remarks: Sequence[str] = (),
+) -> Comparison:
+    """Set arms beside a baseline: the one named, else gradient descent, else the first."""
+    base = find_baseline(arms, baseline)
+    told = [replace(arm, differs=_differs(base, arm)) for arm in arms]
+    outcomes = [_outcome(arm, base) for arm in told]
+    corrected = iter(holm([each.difference.p for each in outcomes if each.arm.slug != base.slug]))
+    outcomes = [
+        each
+        if each.arm.slug == base.slug
+        else replace(each, difference=replace(each.difference, p_holm=next(corrected)))
+        for each in outcomes
+    ]
+    said = [*remarks, *_remarks(outcomes)]
+    return Comparison(name, outcomes, base, preset, said)
+
+
+def find_baseline(arms: Sequence[Arm], wanted: str | None) -> Arm:
+    if wanted is not None:
+        for arm in arms:
+            if wanted in (arm.label, arm.slug, arm.rule.name):
+                return arm
+        known = [arm.slug for arm in arms]
+        hint = did_you_mean(wanted, known) or f"; there are {', '.join(known)}"
+        raise RunError(f"no arm {wanted!r} to compare with{hint}")
+    plain = [arm for arm in arms if arm.rule.name == BASELINE]
+    return plain[0] if plain else arms[0]
+
+
+def _outcome(arm: Arm, base: Arm) -> Outcome:
+    def over_seeds(metric: str) -> Summary:
+        return summary(list(arm.values(metric).values()))
+
+    return Outcome(
+        arm,
+        over_seeds("final"),
+        over_seeds("best"),
+        over_seeds("best_step"),
+        over_seeds("train"),
+        paired(arm.values("final"), base.values("final")),
+        paired(arm.values("best"), base.values("best")),
+        _speedup(arm, base, lambda run, step: float(step)),
+        _speedup(arm, base, lambda run, step: run.curves.seconds_at(step)),
+        over_seeds("tokens_per_second").mean or arm.first.tokens_per_second,
+        arm.first.plan("parameters"),
+        arm.first.plan("start_tables") or 0,
+        arm.first.flops_a_token,
+    )
+
+
+def _speedup(arm: Arm, base: Arm, cost: Callable[[Run, int], float | None]) -> Speedup:
+    """Costs until the baseline's best loss of the same seed, baseline / arm."""
+    theirs = {run.seed: run for run in base.runs if run.finished}
+    ratios: list[float] = []
+    n = 0
+    for run in arm.runs:
+        other = theirs.get(run.seed)
+        if other is None or other.best is None or other.best_step is None or not run.finished:
+            continue
+        n += 1
+        step = run.reached(other.best)
+        before = cost(other, other.best_step)
+        after = None if step is None else cost(run, step)
+        if before and after:
+            ratios.append(before / after)
+    return Speedup(len(ratios), n, sum(ratios) / len(ratios) if ratios else None)
+
+
+IGNORED = {"rule", "seed", "device", "threads", "micro_batch", "recompute", "deterministic"}
+
+
+def numbers_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a run's configuration that make it another experiment; a rule and its
+    coefficients, the seed and the machine do not."""
+    parts = [part for name, part in config.items() if name != "habits"]
+    return {key: value for part in parts for key, value in part.items() if key not in IGNORED}
+
+
+def _differs(base: Arm, arm: Arm) -> dict[str, tuple[Any, Any]]:
+    one, two = numbers_of(base.first.config), numbers_of(arm.first.config)
+    names = dict.fromkeys([*one, *two])
+    return {name: (one.get(name), two.get(name)) for name in names
+            if one.get(name) != two.get(name)}  # fmt: skip
+
+
+def _remarks(outcomes: Sequence[Outcome]) -> list[str]:
+    remarks = []
+    for each in outcomes:
+        for run in each.arm.runs:
+            where = f"{each.arm.label}, seed {run.seed}"
+            if run.status == "failed":
+                remarks.append(f"{where} failed after step {run.step}: {run.failure}.")
+            elif run.status == "unfinished":
+                remarks.append(f"{where} has {run.step:,} of {run.steps:,} steps.")
+        if each.arm.differs:
+            words = ", ".join(f"{name} {_show(own)} (baseline {_show(base)})"
+                              for name, (base, own) in each.arm.differs.items())  # fmt: skip
+            remarks.append(f"{each.arm.label} differs from the baseline in more than its rule: "
+                           f"{words}.")  # fmt: skip
+    if outcomes and max(each.final.n for each in outcomes) == 1:
+        remarks.append(
+            "One seed: differences are shown, but no interval exists, and none can be told from "
+            "chance. Add seeds (--seeds 0,1,2)."
+        )
+    return remarks
+
+
+def _show(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,120 @@
+"""Samples of a run's text, kept in its folder: the same prompts and seed for every run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from yuriiformer.data.store import TokenStore
+from yuriiformer.data.tokenizers import Tokenizer
+from yuriiformer.errors import CheckpointError, InputError, RunError, YuriiError
+from yuriiformer.files import write_json
+from yuriiformer.model.files import WEIGHTS, load_model
+from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, Checkpoint, read_checkpoint
+from yuriiformer.runs.folder import RunFolder
+
+FILE = "samples.json"
+PROMPT_TOKENS = 8  # of a document of the validation split, where no prompt is given
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How text is drawn. No prompts: the first words of validation documents."""
+
+    prompts: tuple[str, ...] = ()
+    count: int = 2  # prompts taken from the data
+    max_new_tokens: int = 120
+    temperature: float = 0.8
+    top_k: int | None = 50
+    seed: int = 0
+
+
+def sample_run(folder: RunFolder, sampling: Sampling) -> dict[str, Any]:
+    """The run's samples: those in its folder, if they are of this checkpoint and these settings,
+    else new ones."""
+    checkpoint = _checkpoint(folder)
+    settings = {**asdict(sampling), "prompts": list(sampling.prompts)}
+    made_from = {
+        "checkpoint": checkpoint.folder.name,
+        "step": checkpoint.step,
+        "sha256": checkpoint.manifest["files"][WEIGHTS]["sha256"],
+        "settings": settings,
+    }
+    known = _read(folder.path / FILE)
+    if all(known.get(key) == value for key, value in made_from.items()):
+        return known
+    store = TokenStore.open(folder.read_config()["data"]["folder"])
+    tokenizer = store.tokenizer()
+    prompts = list(sampling.prompts) or _prompts(store, tokenizer, sampling.count)
+    model = load_model(checkpoint.folder)
+    samples = []
+    for number, prompt in enumerate(prompts):
+        ids = torch.from_numpy(tokenizer.encode_batch([prompt])[0].astype(np.int64))[None]
+        if not ids.shape[1]:
+            raise InputError("a prompt has at least one character")
+        text = model.generate(
+            ids, sampling.max_new_tokens, temperature=sampling.temperature, top_k=sampling.top_k,
+            seed=sampling.seed + number, end=tokenizer.end_of_text,
+        )[0, ids.shape[1] :].tolist()  # fmt: skip
+        ended = tokenizer.end_of_text in text
+        text = text[: text.index(tokenizer.end_of_text)] if ended else text
+        samples.append({"prompt": prompt, "text": tokenizer.decode(text), "ended": ended})
+    made = {**made_from, "samples": samples}
+    write_json(folder.path / FILE, made)
+    return made
+
+
+def samples_of(folder: RunFolder, sampling: Sampling) -> tuple[list[dict[str, Any]], str]:
+    """The same for a page: the samples, and a line on them or on why there are none."""
+    try:
+        made = sample_run(folder, sampling)
+    except (YuriiError, OSError) as error:
+        return [], f"no sample: {error}"
+    note = (
+        f"{made['checkpoint']} checkpoint, step {made['step']:,}; temperature "
+        f"{sampling.temperature:g}, top-k {sampling.top_k}, seed {sampling.seed}"
+    )
+    return made["samples"], note
+
+
+def _checkpoint(folder: RunFolder) -> Checkpoint:
+    """The best model, or the one that is there."""
+    problem = None
+    for name in (BEST, FINAL, LAST):
+        if (folder.checkpoints / name).is_dir():
+            try:
+                return read_checkpoint(folder.checkpoints / name)
+            except CheckpointError as error:
+                problem = error
+    raise problem or RunError(f"{folder.path} has no checkpoint yet")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) and isinstance(data.get("samples"), list) else {}
+
+
+def _prompts(store: TokenStore, tokenizer: Tokenizer, count: int) -> list[str]:
+    """The beginnings of the first documents of the validation split."""
+    ends = np.flatnonzero(store.val[:1_000_000] == tokenizer.end_of_text)
+    starts: Sequence[int] = [0, *(int(end) + 1 for end in ends)]
+    prompts: list[str] = []
+    for start in starts:
+        piece = store.val[start : start + PROMPT_TOKENS]
+        if len(piece) < PROMPT_TOKENS or tokenizer.end_of_text in piece:
+            continue
+        prompt = tokenizer.decode(piece).rstrip("\ufffd")
+        if prompt.strip() and prompt not in prompts:
+            prompts.append(prompt)
+        if len(prompts) == count:
+            break
+    return prompts

@@ -1,0 +1,127 @@
+"""Paired comparison over seeds.
+
+Two arms of the same seed see the same batches in the same order and start from the same tensors,
+so what counts is their difference seed by seed, d_1 … d_n:
+
+    mean      d̄ = Σ d_i / n                  s² = Σ (d_i - d̄)² / (n - 1)
+    interval  d̄ ± t(0.975, n - 1) s / √n
+    p         of t = d̄ √n / s, two-sided; Holm's correction over the arms of a comparison
+    detectable: the true difference that such a test would have found with probability 0.8
+
+With one seed there is a difference, and no interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LEVEL = 0.95
+POWER = 0.8
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A mean over seeds with its interval; ``low`` and ``high`` are None with fewer than two."""
+
+    n: int
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An arm minus the baseline over the seeds that both have. ``p`` and what follows are None
+    with fewer than two seeds."""
+
+    n: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    detectable: float | None
+    p_holm: float | None = None
+
+
+def summary(values: Sequence[float]) -> Summary:
+    """Mean and t interval of independent values."""
+    n = len(values)
+    if n == 0:
+        return Summary(0, None, None, None)
+    mean = math.fsum(values) / n
+    if n == 1:
+        return Summary(1, mean, None, None)
+    half = _half_width(values)
+    return Summary(n, mean, mean - half, mean + half)
+
+
+def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Difference:
+    """The difference of two arms, by seed."""
+    seeds = sorted(set(arm) & set(baseline))
+    differences = [arm[seed] - baseline[seed] for seed in seeds]
+    found = summary(differences)
+    if found.n < 2 or found.mean is None:
+        return Difference(found.n, found.mean, None, None, None, None)
+    return Difference(
+        found.n, found.mean, found.low, found.high, _p(differences), detectable(differences)
+    )
+
+
+def holm(ps: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down correction; what is None is no test, and not counted."""
+    known = sorted((p, index) for index, p in enumerate(ps) if p is not None)
+    corrected: list[float | None] = [None] * len(ps)
+    largest = 0.0
+    for rank, (p, index) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * p))
+        corrected[index] = largest
+    return corrected
+
+
+def detectable(differences: Sequence[float]) -> float | None:
+    """The smallest true mean that n differences with this spread show with probability 0.8."""
+    from scipy import stats  # noqa: PLC0415  half a second, and only needed here
+    from scipy.optimize import brentq  # noqa: PLC0415
+
+    n = len(differences)
+    if n < 2:
+        return None
+    error = float(np.std(differences, ddof=1)) / math.sqrt(n)
+    critical = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1))
+    # scipy's noncentral t gives NaN for one degree of freedom: the integral over the spread s, by
+    # Gauss and Legendre's rule on its quantiles. |t| > c is |z + shift| > c s.
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    bounds = critical * np.sqrt(stats.chi2.ppf((nodes + 1) / 2, n - 1) / (n - 1))
+
+    def power(shift: float) -> float:
+        """That |t| exceeds its bound if the true mean is ``shift`` standard errors off zero."""
+        beyond = stats.norm.cdf(shift - bounds) + stats.norm.cdf(-shift - bounds)
+        return float(beyond @ weights) / 2
+
+    upper = 2 * critical + 10
+    return float(brentq(lambda shift: power(shift) - POWER, 0.0, upper)) * error
+
+
+def _half_width(values: Sequence[float]) -> float:
+    from scipy import stats  # noqa: PLC0415
+
+    n = len(values)
+    critical = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1))
+    return critical * float(np.std(values, ddof=1)) / math.sqrt(n)
+
+
+def _p(differences: Sequence[float]) -> float:
+    """Two-sided. Differences that are all the same have no spread to judge by: p is 1 if they are
+    zero, else 0 (the interval is the one value)."""
+    from scipy import stats  # noqa: PLC0415
+
+    n = len(differences)
+    spread = float(np.std(differences, ddof=1))
+    mean = math.fsum(differences) / n
+    if spread == 0:
+        return 1.0 if mean == 0 else 0.0
+    return float(2 * stats.t.sf(abs(mean) * math.sqrt(n) / spread, n - 1))

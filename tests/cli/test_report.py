@@ -1,0 +1,152 @@
+"""``yurii report`` as it is called."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from tests.training.runs import small, tales
+from yuriiformer.cli.main import main
+from yuriiformer.training.session import train
+
+GD, NESTEROV = "gd-lie-trotter", "nesterov-lie-trotter"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two rules, two seeds, trained for a moment."""
+    home = tmp_path_factory.mktemp("runs")
+    for rule in (GD, NESTEROV):
+        for seed in (0, 1):
+            train(small(rule, seed=seed), tales(), home / f"{rule}-{seed}")
+    return home
+
+
+def report(capsys, *arguments):
+    code = main(["report", *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_a_report_of_loose_runs(runs, tmp_path, capsys):
+    out = tmp_path / "out"
+    code, said, _ = report(capsys, runs, "--out", out, "--formats", "png")
+    assert code == 0
+    assert "Nesterov+Lie–Trotter" in said
+    assert str(out / "report.html") in said
+    assert (out / "report.html").stat().st_size > 50_000
+    assert list((out / "figures").glob("*.png"))
+    rows = list(csv.DictReader((out / "tables" / "results.csv").read_text().splitlines()))
+    assert len(rows) == 4
+    data = json.loads((out / "tables" / "results.json").read_text())
+    assert NESTEROV in json.dumps(data)
+    assert "| Arm |" in (out / "tables" / "results.md").read_text()
+    assert r"\toprule" in (out / "tables" / "results.tex").read_text()
+
+
+def test_samples_have_the_prompts_and_are_kept(runs, tmp_path, capsys):
+    words = (runs / f"{GD}-0", "--out", tmp_path, "--no-figures", "--prompt", "Once", "--prompt",
+             "There", "--max-new-tokens", "20")  # fmt: skip
+    _, said, _ = report(capsys, *words)
+    assert "Once" in said
+    made = json.loads((runs / f"{GD}-0" / "samples.json").read_text())
+    assert [each["prompt"] for each in made["samples"]] == ["Once", "There"]
+    stamp = (runs / f"{GD}-0" / "samples.json").stat().st_mtime_ns
+    _, again, _ = report(capsys, *words)
+    assert again == said
+    assert (runs / f"{GD}-0" / "samples.json").stat().st_mtime_ns == stamp
+
+
+def test_baseline_by_name(runs, tmp_path, capsys):
+    words = (runs, "--out", tmp_path, "--no-figures", "--no-samples")
+    _, plain, _ = report(capsys, *words)
+    _, other, _ = report(capsys, *words, "--baseline", NESTEROV)
+    assert plain != other
+    code, _, error = report(capsys, *words, "--baseline", "nesterof-lie-trotter")
+    assert code == 2
+    assert "did you mean" in error
+
+
+def test_unfinished_and_half_written(runs, tmp_path, capsys):
+    shutil.copytree(runs, tmp_path / "runs")
+    file = tmp_path / "runs" / f"{GD}-1" / "metrics.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:5]) + lines[5][:20])
+    code, said, _ = report(capsys, tmp_path / "runs", "--no-figures", "--no-samples")
+    assert code == 0
+    assert "seed 1 has 4 of 8 steps" in said
+    assert (tmp_path / "runs" / "report" / "report.html").exists()
+    file.write_text("".join(lines[:3]) + "half\n" + "".join(lines[3:]))
+    code, _, error = report(capsys, tmp_path / "runs", "--no-figures", "--no-samples")
+    assert code == 2
+    assert "line 4 is not a record" in error
+
+
+def test_a_run_without_checkpoint_or_data_has_no_sample(runs, tmp_path, capsys):
+    shutil.copytree(runs / f"{GD}-0", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    code, said, _ = report(capsys, tmp_path / "run", "--no-figures")
+    assert code == 0
+    assert "no sample: " in said
+    assert "no checkpoint yet" in said
+
+
+def test_what_cannot_be_compared(runs, tmp_path, capsys):
+    for change, words in (
+        ({"data": {"train_sha256": "0" * 64}}, "trained on different data (train_sha256"),
+        ({"config": {"validation": {"eval_sequences": 9, "eval_every": 4}}}, "other sequences"),
+    ):
+        other = tmp_path / words[:5]
+        shutil.copytree(runs / f"{NESTEROV}-0", other)
+        saved = json.loads((other / "config.json").read_text())
+        for part, values in change.items():
+            saved[part] |= values
+        (other / "config.json").write_text(json.dumps(saved))
+        code, _, error = report(capsys, runs / f"{GD}-0", other, "--out", tmp_path / "out")
+        assert code == 2
+        assert words in error
+        assert str(other) in error
+        assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_schedules_that_differ_are_stated(runs, tmp_path, capsys):
+    config = small(NESTEROV, steps=4)
+    train(replace(config, recipe=replace(config.recipe, muon_lr=0.01)), tales(), tmp_path / "short")
+    words = (runs / f"{GD}-0", tmp_path / "short", "--out", tmp_path / "out", "--no-samples")
+    code, said, _ = report(capsys, *words, "--no-figures")
+    assert code == 0
+    assert "steps 4 (baseline 8)" in said
+    assert "muon_lr 0.01 (baseline 0.02)" in said
+    assert "One seed" in said
+    table = (tmp_path / "out" / "tables" / "results.md").read_text()
+    assert "steps=4, muon\\_lr=0.01" in table
+
+
+def test_the_same_run_twice(runs, capsys):
+    code, _, error = report(capsys, runs / f"{GD}-0", runs / f"{GD}-0")
+    assert code == 2
+    assert "the same run twice" in error
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_nothing_there(tmp_path, capsys, make):
+    folder = tmp_path / "empty"
+    if make:
+        folder.mkdir()
+    code, _, error = report(capsys, folder)
+    assert code == 2
+    assert ("nothing to report in" if make else "no folder") in error
+    assert error.count("\n") == 1
+    assert report(capsys)[0] == 2
+
+
+def test_a_folder_that_cannot_be_written(runs, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    code, _, error = report(capsys, runs, "--out", tmp_path / "file", "--no-samples")
+    assert code == 2
+    assert "cannot be written" in error

@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 OUT    ?= demo
 JOBS   ?= 2
+DEMO_JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(2, os.cpu_count() or 1))')
 
 .DEFAULT_GOAL := help
 .PHONY: help install test test-slow lint format demo bench constraints clean
@@ -16,7 +17,7 @@ install: $(STAMP) ## build .venv with the package and all its extras
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cli,data,log,report,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cli,data,log,report,cluster,dev]'
 	touch $(STAMP)
 
 lint: install ## style, types, direction of imports
@@ -32,18 +33,15 @@ format: install ## put the code into the project's style
 test: lint ## every check that takes seconds
 	$(BIN)/pytest -n $(JOBS) -m 'not slow'
 
-test-slow: install ## the checks that take longer or need g++ and LaTeX
+test-slow: install ## the checks that take longer or need g++, LaTeX and chromium
 	$(BIN)/pytest -n $(JOBS) -m slow
 
-demo: install ## draw three rules and train them on the embedded corpus, all into demo/
-	$(BIN)/yurii rules
-	$(BIN)/yurii rules show nesterov-lie-trotter
+demo: install ## compare three rules on the embedded corpus: a report with plots, table and samples
 	mkdir -p $(OUT)
 	test -d $(OUT)/tales || $(BIN)/yurii prepare tales --tokenizer bpe:2048 --out $(OUT)/tales
-	$(BIN)/yurii data show $(OUT)/tales --context 256 --sequences 32 --plot $(OUT)/tales.svg
-	for rule in gd-lie-trotter nesterov-lie-trotter verlet-ama; do \
-	  $(BIN)/yurii rules diagram $$rule -o $(OUT)/$$rule.svg || exit 1; \
-	  $(BIN)/yurii train --data $(OUT)/tales --rule $$rule --out $(OUT)/$$rule --resume || exit 1; done
+	$(BIN)/yurii rules show nesterov-lie-trotter
+	$(BIN)/yurii suite --data $(OUT)/tales --out $(OUT)/suite --preset tales-tiny --seeds 0,1,2 --jobs $(DEMO_JOBS) \
+	  --rules gd-lie-trotter polyak-lie-trotter nesterov-lie-trotter --report
 
 bench: install ## side-by-side measurements (see benchmarks/README.md)
 	$(BIN)/python benchmarks/interpreter.py
@@ -57,7 +55,7 @@ bench: install ## side-by-side measurements (see benchmarks/README.md)
 constraints: ## pin what a fresh install resolves to
 	rm -rf .venv-pins && $(PYTHON) -m venv .venv-pins
 	.venv-pins/bin/python -m pip install --quiet torch==2.13.0
-	.venv-pins/bin/python -m pip install --quiet torch==2.13.0 -e '.[cli,data,log,report,dev]'
+	.venv-pins/bin/python -m pip install --quiet torch==2.13.0 -e '.[cli,data,log,report,cluster,dev]'
 	{ echo "# Every direct and transitive version; made by 'make constraints'."; \
 	  .venv-pins/bin/python -m pip freeze --exclude-editable | sed -E 's/^(torch==[0-9.]+).*/\1/'; } > constraints.txt
 	rm -rf .venv-pins

@@ -2,77 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import time
-from itertools import pairwise
-
 import pytest
 
 from tests.render import payloads
+from tests.render.browser import choose, no_overflow, wait
 from tests.render.test_page import hostile
-from yuriiformer.render.page import write_page
 
 pytestmark = pytest.mark.slow
-
-READY = "html[data-ready=true]"
-LINES = "report.charts.curves.lines.map(({group, seed, x, y}) => ({group, seed, x, y}))"
-VISIBLE = "report.charts.curves.lines.map((line) => line.group).sort()"
-
-
-@pytest.fixture
-def open_page(need_tool, tmp_path):
-    """Open a payload's page; at the end no error may have been reported."""
-    sync_api = pytest.importorskip("playwright.sync_api")
-    chromium, troubles = need_tool("chromium"), []
-
-    def note(message):
-        if message.type in {"error", "warning"}:
-            troubles.append(message.text)
-
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-
-        def open_(payload, width=1200, **options):
-            write_page(payload, tmp_path / "report.html")
-            context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-            context.set_offline(True)
-            page = context.new_page()
-            page.on("console", note)
-            page.on("pageerror", lambda error: troubles.append(str(error)))
-            page.on("request", lambda request: _is_local(request.url, troubles))
-            page.goto((tmp_path / "report.html").as_uri())
-            page.wait_for_selector(READY, state="attached")
-            return page
-
-        yield open_
-        browser.close()
-    assert troubles == []
-
-
-def _is_local(url, troubles):
-    if not url.startswith(("file:", "data:")):
-        troubles.append(f"asked for {url}")
-
-
-def choose(page, value, where="#curves"):
-    page.locator(where).get_by_role("radio", name=value, exact=True).check()
-
-
-def wait(page, condition):
-    # Not page.wait_for_function: it polls with eval, which the page's own policy forbids.
-    until = time.monotonic() + 30
-    while not page.evaluate(condition):
-        assert time.monotonic() < until, condition
-        page.wait_for_timeout(50)
 
 
 def rows_of(page):
     script = "rows => rows.map(row => row.dataset.arm)"
     return page.locator("#results table").first.locator("tbody tr").evaluate_all(script)
-
-
-def no_overflow(page):
-    return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_every_part_is_shown(open_page):
@@ -121,145 +62,98 @@ def test_tables_are_sorted_both_ways_with_nulls_last(open_page):
     assert rows_of(page) == ["arm-0", "arm-1", "arm-2"]
 
 
-def test_the_legend_hides_lines(open_page):
-    page = open_page(payloads.small())
-    entry = page.locator("#legend [data-arm=arm-1]")
-    assert page.evaluate(VISIBLE) == ["arm-0", "arm-1", "arm-2"]
-    entry.click()
-    assert page.evaluate(VISIBLE) == ["arm-0", "arm-2"]
-    assert page.evaluate("report.charts.difference.lines.map((line) => line.group)") == ["arm-2"]
-    assert entry.get_attribute("aria-pressed") == "false"
-    entry.focus()
-    page.keyboard.press("Enter")
-    assert page.evaluate(VISIBLE) == ["arm-0", "arm-1", "arm-2"]
-    page.get_by_role("button", name="none", exact=True).click()
-    assert page.evaluate(VISIBLE) == []
-    assert "Every line is switched off." in page.locator("#curves").inner_text()
-    page.get_by_role("button", name="all", exact=True).click()
-    assert page.evaluate(VISIBLE) == ["arm-0", "arm-1", "arm-2"]
-
-
-def test_axes_show_the_right_numbers(open_page):
-    payload = payloads.small()
-    page, arms = open_page(payload), {a["id"]: a for a in payload["groups"][0]["arms"]}
-    page.get_by_label("cut the warm-up").uncheck()
-    expected = {
-        "step": lambda arm, step: step,
-        "tokens": lambda arm, step: step * arm["tokens_a_step"],
-        "FLOPs": lambda arm, step: step * arm["tokens_a_step"] * arm["flops_a_token"],
-        "time": lambda arm, step: step * arm["curves"]["time"]["seconds"][-1] / 1000,
-    }
-    units = {"step": 1, "tokens": 1e6, "FLOPs": 1e12, "time": 60}
-    for axis, of in expected.items():
-        choose(page, axis)
-        assert page.evaluate("report.unit.factor") == units[axis]
-        for line in page.evaluate(LINES):
-            arm = arms[line["group"]]
-            wanted = [of(arm, step) / units[axis] for step in arm["curves"]["val"]["step"]]
-            assert line["x"] == pytest.approx(wanted)
-        most = max(of(arm, 1000) for arm in arms.values()) / units[axis]
-        for chart in ("curves", "difference"):
-            scale = page.evaluate(
-                f"(({{min, max}}) => [min, max])(report.charts.{chart}.u.scales.x)"
-            )
-            assert scale == pytest.approx([0, most])
-    page.get_by_label("cut the warm-up").check()
-    assert page.evaluate("report.charts.curves.u.scales.x.min") == pytest.approx(most / 10)
-
-
-def test_what_is_drawn_is_the_payload(open_page):
-    payload = payloads.small()
-    page, arms = open_page(payload), {a["id"]: a for a in payload["groups"][0]["arms"]}
-
-    def drawn():
-        return {(line["group"], line.get("seed")): line["y"] for line in page.evaluate(LINES)}
-
-    assert drawn() == {(key, None): arm["curves"]["val"]["loss"] for key, arm in arms.items()}
-    assert page.locator("#smoothing").is_hidden()
-    choose(page, "training")
-    for button, sigma in (("none", "0"), ("σ 10", "10"), ("σ 200", "200"), ("σ 50", "50")):
-        choose(page, button)
-        wanted = {(key, None): a["curves"]["train"][sigma]["loss"] for key, a in arms.items()}
-        assert drawn() == wanted
-    choose(page, "every run")
-    assert drawn() == {
-        (key, run["seed"]): run["curves"]["train"]["50"]["loss"]
-        for key, arm in arms.items()
-        for run in arm["runs"]
-    }
-    differences = page.evaluate("report.charts.difference.lines.map(({y, low}) => [y, low])")
-    assert differences == [
-        [arm["difference"]["mean"], arm["difference"]["low"]] for arm in list(arms.values())[1:]
-    ]
-    page.get_by_label("log y axis").check()
-    assert page.evaluate("report.charts.curves.u.scales.y.distr") == 3
-
-
-def test_zoom_and_back(open_page):
-    page = open_page(payloads.small())
-    scale = "(({min, max}) => [min, max])(report.charts.{}.u.scales.x)"
-    before = page.evaluate(scale.replace("{}.u", "curves.u"))
-
-    def drag():
-        over = page.locator("#curve-chart .u-over")
-        over.scroll_into_view_if_needed()
-        box = over.bounding_box()
-        page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 50)
-        page.mouse.down()
-        page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60, steps=4)
-        page.mouse.up()
-        return box
-
-    reset = page.get_by_role("button", name="Reset zoom")
-    assert reset.is_disabled()
-    drag()
-    width = before[1] - before[0]
-    zoomed = [before[0] + width * 0.25, before[0] + width * 0.5]
-    for chart in ("curves", "difference"):
-        seen = page.evaluate(scale.replace("{}.u", f"{chart}.u"))
-        assert seen == pytest.approx(zoomed, abs=width / 100)
-    reset.click()
-    assert page.evaluate(scale.replace("{}.u", "curves.u")) == before
-    box = drag()
-    page.mouse.dblclick(box["x"] + 100, box["y"] + 100)
-    assert page.evaluate(scale.replace("{}.u", "curves.u")) == before
-
-
-def test_hovering_lists_the_values_in_order(open_page):
-    page = open_page(payloads.small())
-    over = page.locator("#curve-chart .u-over")
-    over.scroll_into_view_if_needed()
-    box = over.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 4)
-    tip = page.locator("#curve-chart .tip")
-    tip.wait_for(state="visible")
-    values = [float(text) for text in tip.locator(".tip-value").all_inner_texts()]
-    assert len(values) == 3
-    assert all(one <= next_ for one, next_ in pairwise(values))
-    assert tip.locator(".near .tip-name").inner_text() == "Heavy ball, Lie–Trotter"
-    assert page.evaluate("report.charts.curves.near") == "arm-2"
-    page.mouse.move(2, 2)
-    assert tip.is_hidden()
-
-
-def test_coefficients_over_depth_and_over_training(open_page):
-    payload = payloads.small()
-    page, arms = open_page(payload), payload["groups"][0]["arms"]
-    drawn = "report.charts.coefficients.map((chart) => chart.lines.map((line) => line.y))"
-    page.locator("#coefficient-controls select").select_option(label=arms[1]["label"])
-    values = list(arms[1]["coefficients"]["values"].values())
-    assert page.evaluate(drawn) == [[rows[0], rows[-1]] for rows in values]
-    choose(page, "training", "#coefficients")
-    by_layer = [[list(layer) for layer in zip(*rows, strict=True)] for rows in values]
-    assert page.evaluate(drawn) == by_layer
-
-
 def test_prompts_can_be_chosen(open_page):
     page = open_page(payloads.small())
     chosen = page.locator("#samples .prompt").first
     assert chosen.text_content() == payloads.PROMPTS[0]
     page.locator("#samples select").select_option(index=1)
     assert chosen.text_content() == payloads.PROMPTS[1]
+
+
+def test_help_is_shown_for_headers_and_cells(open_page):
+    payload = payloads.small()
+    page, table = open_page(payload), payload["groups"][0]["table"]
+    shown = page.locator("#results table").first
+    titles = "all => all.map(one => one.title)"
+    headers = shown.locator("thead button").evaluate_all(titles)
+    assert headers == [column["help"] for column in table["columns"]]
+    cells = shown.locator("tbody tr > *").evaluate_all(titles)
+    keys = [column["key"] for column in table["columns"]]
+    assert cells == [row["cells"][key].get("help", "") for row in table["rows"] for key in keys]
+    assert any(cells)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 700])
+def test_the_arm_stays_while_a_wide_table_scrolls(open_page, width, scheme):
+    page = open_page(payloads.small(), width, color_scheme=scheme)
+    wait(page, "document.querySelector('#results .wide') !== null")
+    seen = page.evaluate(
+        """() => {
+          const box = document.querySelector("#results .scroll"), ends = [];
+          const left = box.getBoundingClientRect().left;
+          box.scrollIntoView({ behavior: "instant" });
+          box.scrollLeft = 150;
+          for (const cell of box.querySelectorAll("th:first-child")) {
+            const { x, y, width, height } = cell.getBoundingClientRect();
+            const top = document.elementFromPoint(x + width - 3, y + height / 2);
+            ends.push({ x: x - left, height, part: width / box.clientWidth, top: cell.contains(top),
+              colour: getComputedStyle(cell).backgroundColor });
+          }
+          const page = getComputedStyle(document.body).backgroundColor;
+          return { moved: box.scrollLeft, ends, page };
+        }"""
+    )
+    assert seen["moved"] == 150
+    assert all(end["x"] == pytest.approx(0) and end["top"] for end in seen["ends"])
+    assert max(end["part"] for end in seen["ends"]) <= (0.46 if width == 360 else 0.7)
+    if width == 700:
+        assert all(end["height"] < 45 for end in seen["ends"][2:])  # one line
+    header, baseline, *others = [end["colour"] for end in seen["ends"]]
+    assert {header, *others} == {seen["page"]}
+    assert baseline != seen["page"]
+    assert all(colour.startswith("rgb(") for colour in (header, baseline))  # opaque
+
+
+def test_the_keyboard_shows_where_it_is(open_page):
+    page = open_page(payloads.small(), 360)
+    marked = """() => {
+      const one = document.activeElement, look = getComputedStyle(one);
+      const beside = one.type === "radio" ? getComputedStyle(one.nextElementSibling) : null;
+      return { tag: one.tagName, text: one.textContent.slice(0, 40),
+        outline: look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 2,
+        shadow: beside !== null && beside.boxShadow !== "none" };
+    }"""
+    tags = set()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        stop = page.evaluate(marked)
+        if stop["tag"] == "BODY":
+            break
+        tags.add(stop["tag"])
+        assert stop["outline"] or stop["shadow"], stop
+    assert tags == {"A", "BUTTON", "DIV", "INPUT", "PRE", "SELECT", "SUMMARY"}
+
+
+def test_the_keyboard_finds_no_header_under_the_arms(open_page):
+    page = open_page(payloads.small(), 360)
+    wait(page, "document.querySelector('#results .wide') !== null")
+    page.locator("#results .scroll").first.evaluate("box => { box.scrollLeft = 150; }")
+    buttons = page.locator("#results thead").first.get_by_role("button")
+    buttons.nth(3).focus()
+    page.keyboard.press("Shift+Tab")
+    assert buttons.nth(2).evaluate("one => document.activeElement === one")
+    edge = buttons.nth(0).bounding_box()
+    box = buttons.nth(2).bounding_box()
+    assert edge["x"] + edge["width"] <= box["x"] + 1
+
+
+def test_intervals_say_their_level(open_page):
+    page = open_page(payloads.small())
+    assert "95 % interval" in page.locator("#results .note").last.inner_text()
+    assert "95 % interval" in page.locator("#difference-note").inner_text()
+    titles = page.locator(".intervals title").all_text_contents()
+    assert all("95 % interval" in title for title in titles)
 
 
 def test_light_and_dark(open_page):
@@ -287,20 +181,6 @@ def test_the_page_fits_its_window(open_page, width):
     assert no_overflow(page)
 
 
-def test_groups(open_page):
-    page = open_page(payloads.two_groups())
-    assert page.locator("#results section").count() == 2
-    assert "No run has a final validation loss yet." in page.locator("#results-1").inner_text()
-    choose(page, "medium")
-    # Nothing is validated there, so the training loss is what can be shown.
-    assert page.evaluate("report.state.loss") == "train"
-    assert page.evaluate(VISIBLE) == ["arm-0", "arm-1"]
-    choose(page, "validation")
-    assert "No validation loss to draw" in page.locator("#curves").inner_text()
-    choose(page, "small")
-    assert page.evaluate(VISIBLE) == ["arm-0", "arm-1", "arm-2"]
-
-
 def test_nothing_yet_is_said_in_words(open_page):
     text = open_page(payloads.bare(), 360).locator("body").inner_text()
     for words in (
@@ -316,25 +196,6 @@ def test_nothing_yet_is_said_in_words(open_page):
     assert "NaN" not in text
     assert "undefined" not in text
     open_page({**payloads.bare(), "groups": []})
-
-
-def test_missing_numbers_break_nothing(open_page):
-    payload = payloads.small()
-    arms = payload["groups"][0]["arms"]
-    arms[1] |= {"curves": None, "tokens_a_step": None}
-    arms[2]["curves"]["val"]["loss"][10:13] = [None] * 3
-    arms[2]["curves"]["time"] = None
-    arms[2]["runs"][0] |= {"curves": None, "step": None}
-    payload["groups"][0]["ranking"][0] |= {"low": None, "high": None}
-    page = open_page(payload)
-    assert page.evaluate(VISIBLE) == ["arm-0", "arm-2"]
-    assert "Nothing to draw here for: Nesterov" in page.locator("#curve-note").inner_text()
-    choose(page, "tokens")
-    choose(page, "time")
-    assert page.evaluate(VISIBLE) == ["arm-0"]
-    choose(page, "every run")
-    assert page.evaluate(VISIBLE) == ["arm-0", "arm-0", "arm-1", "arm-1", "arm-2"]
-    assert "NaN" not in page.content()
 
 
 def test_hostile_texts_stay_texts(open_page):
@@ -354,22 +215,3 @@ def test_copying(open_page):
     else:
         copied = page.evaluate("String(getSelection())")
     assert copied == payloads.small()["commands"][0]["command"]
-
-
-def test_many_arms_and_runs(open_page, tmp_path):
-    payload = payloads.big()
-    begun = time.perf_counter()
-    page = open_page(payload)
-    seconds = time.perf_counter() - begun
-    size = (tmp_path / "report.html").stat().st_size
-    print(json.dumps({"written and ready, s": round(seconds, 2), "MB": round(size / 1e6, 2)}))
-    assert size < 8e6
-    choose(page, "training")
-    choose(page, "every run")
-    choose(page, "time")
-    assert len(page.evaluate("report.charts.curves.lines.map((line) => line.x.length)")) == 85
-    assert page.evaluate("report.charts.curves.labels.size") == 0
-    page.get_by_role("button", name="none", exact=True).click()
-    for number in range(8):
-        page.locator(f"#legend [data-arm=arm-{number}]").click()
-    assert page.evaluate("report.charts.curves.labels.size") == 8

@@ -49,8 +49,8 @@ def test_loose_runs_are_arms_by_all_but_their_seed(tmp_path):
     put(tmp_path / "fast", NESTEROV, seed=0, muon_lr=0.5)
     (comparison,) = collect([tmp_path])
     assert [(arm.label, [run.seed for run in arm.runs]) for arm in comparison.arms] == [
+        ("GD+Lie–Trotter", [0, 1, 2]),  # in the catalogue's order
         ("Nesterov+Lie–Trotter, muon_lr=0.5", [0]),
-        ("GD+Lie–Trotter", [0, 1, 2]),
         ("Nesterov+Lie–Trotter, muon_lr=0.02", [0, 1, 2]),
     ]
     assert comparison.baseline.rule.name == GD

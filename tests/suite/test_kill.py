@@ -17,7 +17,7 @@ from tests.suite.suites import command, results, run
 pytestmark = pytest.mark.slow
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter")
 MORE = ("--jobs", "2", "--seeds", "0,1")
-STEPS = 120
+STEPS = 40
 
 
 def children(pid: int) -> list[int]:
@@ -27,31 +27,40 @@ def children(pid: int) -> list[int]:
         return []
 
 
+def records(suite: Path) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in suite.glob("runs/*/*/metrics.jsonl"))
+
+
+def until(process: subprocess.Popen[bytes], suite: Path, more: int) -> None:
+    """Wait until the suite's runs have written so many records more, or it has ended."""
+    first, deadline = records(suite), time.monotonic() + 200
+    while process.poll() is None and records(suite) < first + more:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_killed_and_started_again(tmp_path):
+    """Alone, or together with its runs."""
     whole = run(command(tmp_path / "whole", *MORE, steps=STEPS, rules=RULES))
     assert whole.returncode == 0, whole.stderr
-    chance = random.Random(0)
-    words = command(tmp_path / "killed", *MORE, steps=STEPS, rules=RULES)
+    chance, out = random.Random(0), tmp_path / "killed"
     kills = {"suite": 0, "everything": 0}
-    for attempt in range(40):
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            process.communicate(timeout=chance.uniform(2, 9))
-        except subprocess.TimeoutExpired:
-            runs = children(process.pid)
-            os.kill(process.pid, signal.SIGKILL)
-            kills["everything" if attempt % 2 else "suite"] += 1
-            for each in runs if attempt % 2 else ():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(each, signal.SIGKILL)
-            process.communicate()
-            continue
-        assert process.returncode == 0
-        break
-    else:
-        pytest.fail("the suite never came to its end")
-    assert min(kills.values()) >= 2, kills
-    assert results(tmp_path / "killed") == results(tmp_path / "whole")
+    for attempt in range(100):
+        words = command(out, *MORE, steps=STEPS, rules=RULES)
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(process, out, chance.randrange(8, 30))
+        if process.poll() is not None:
+            assert process.returncode == 0
+            break
+        runs = children(process.pid) if attempt % 2 else []
+        process.kill()
+        process.wait()
+        for each in runs:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        kills["everything" if attempt % 2 else "suite"] += 1
+    assert min(kills.values()) >= 3, kills
+    assert results(out) == results(tmp_path / "whole")
 
 
 def test_runs_end_with_a_suite_that_is_killed(tmp_path):

@@ -82,7 +82,7 @@ def test_an_arm_cannot_change_under_its_name(finished):
 def test_a_run_that_fails_does_not_stop_the_others(tmp_path):
     out = tmp_path / "s"
     arms = ["--arm", "explodes: rule=gd-lie-trotter muon_lr=1e30 adamw_lr=1e30 clip=0 warmup=0",
-            "fine: rule=gd-lie-trotter"]  # fmt: skip
+            "--arm", "fine: rule=gd-lie-trotter"]  # fmt: skip
     done = run(command(out, *arms))
     assert done.returncode == 1
     assert "failed: explodes/seed-0: " in done.stdout

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+import tyro
+
+from yuriiformer.cli import report as report_command
 from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError, YuriiError
+from yuriiformer.render.results import result_table
 from yuriiformer.render.suite import SuiteDisplay, overall
+from yuriiformer.render.tables import plain
 from yuriiformer.suite.arms import make_arms, parse_seeds, parse_settings, split_settings
 from yuriiformer.suite.cluster import Cluster, cluster
+from yuriiformer.suite.collect import collect
 from yuriiformer.suite.folder import Request, RunSpec, SuiteFolder
 from yuriiformer.suite.progress import Progress
 from yuriiformer.suite.run import Launch, carry_out, local, printed
@@ -23,6 +30,7 @@ from yuriiformer.training.corpus import data_identity
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.stop import EXIT_CODE, Stopper
 
+Words = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]  # --arm A B --arm C
 FAILED = 1  # exit code of a suite in which some run failed
 
 
@@ -37,14 +45,14 @@ class Flags:
     preset: str = "tales-tiny"
     """The configuration that all arms start from: tinystories-small, openwebtext-small,
     openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
-    rules: tuple[str, ...] = ()
+    rules: Words = ()
     """Rules to compare: names, TOML files, variations such as nesterov-lie-trotter+V=zero, or the
     groups all, paper, standard (of the paper's, one attention and one MLP call), controls."""
-    arm: tuple[str, ...] = ()
+    arm: Words = ()
     """Arms in full: 'LABEL: rule=NAME FIELD=VALUE ...', any field of a run's configuration."""
-    grid: tuple[str, ...] = ()
+    grid: Words = ()
     """Multiply every arm by values of a field: muon_lr=0.01,0.02."""
-    set: tuple[str, ...] = ()
+    set: Words = ()
     """Fields of all arms: steps=200 n_layer=4."""
     seeds: str = "0"
     """Seeds, such as 0,1,2 or 0-4: the same batches and start tensors for every arm."""
@@ -59,6 +67,8 @@ class Flags:
     """GPUs to spread the runs over, such as 0,1: each job sees one."""
     processes: int = 1
     """Processes of each run (torchrun)."""
+    report: bool = False
+    """Write the report at the end, as 'yurii report' does."""
     print_commands: bool = False
     """Print one command a run, for any scheduler, and run nothing."""
     executor: Literal["local", "submitit"] = "local"
@@ -105,8 +115,8 @@ def _runs(flags: Flags, suite: SuiteFolder, arguments: Sequence[str]) -> tuple[P
     if not flags.wait and flags.executor != "submitit":
         raise ConfigError("--no-wait is for --executor submitit")
     seeds = parse_seeds(flags.seeds)
-    arms = make_arms(flags.rules, flags.arm, flags.grid)
-    common = parse_settings(split_settings(flags.set))
+    arms = make_arms(_all(flags.rules), _all(flags.arm), _all(flags.grid))
+    common = parse_settings(split_settings(_all(flags.set)))
     if flags.data is None:
         raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
     identity = {**data_identity(TokenStore.open(flags.data)), "folder": os.path.abspath(flags.data)}
@@ -115,6 +125,10 @@ def _runs(flags: Flags, suite: SuiteFolder, arguments: Sequence[str]) -> tuple[P
     )
     words = [word for word in arguments if word != "--print-commands"]
     return flags.data, suite.extend(request, shlex.join(["yurii", "suite", *words]))
+
+
+def _all(words: Words) -> list[str]:
+    return [word for group in words for word in group]
 
 
 def _baseline(flags: Flags, arms: Sequence[object]) -> str | None:
@@ -157,7 +171,7 @@ def _carry_out(flags: Flags, suite: SuiteFolder, data: Path, runs: list[RunSpec]
             ended = carry_out(suite, runs, launch, jobs, display, stopper)
     finally:
         display.close()
-    return _end(suite, ended)
+    return _end(suite, ended, report=flags.report)
 
 
 def _executor(flags: Flags, suite: SuiteFolder, data: Path, runs: int) -> tuple[Launch, int]:
@@ -179,14 +193,18 @@ def _submit(launch: Launch, runs: Sequence[RunSpec]) -> int:
     return 0
 
 
-def _end(suite: SuiteFolder, runs: Sequence[Progress]) -> int:
+def _end(suite: SuiteFolder, runs: Sequence[Progress], *, report: bool) -> int:
     failed = [each for each in runs if each.state == "failed"]
     stopped = [each for each in runs if each.state == "stopped"]
     with suppress(OSError):
         for each in failed:
             print(f"failed: {each.run.name}: {each.said} (all of it: {each.run.log})")
         print(overall(runs) + (": the same command goes on" if stopped else ""))
-        if any(each.state == "finished" for each in runs):
+        if not any(each.state == "finished" for each in runs):
+            pass
+        elif report and not stopped:
+            report_command.run([str(suite.path)])
+        else:
             _table(suite)
             print(f"look at it with: yurii report {suite.path}", flush=True)
     return EXIT_CODE if stopped else FAILED if failed else 0
@@ -194,12 +212,6 @@ def _end(suite: SuiteFolder, runs: Sequence[Progress]) -> int:
 
 def _table(suite: SuiteFolder) -> None:
     """What came out so far."""
-    import shutil  # noqa: PLC0415
-
-    from yuriiformer.render.results import result_table  # noqa: PLC0415
-    from yuriiformer.render.tables import plain  # noqa: PLC0415
-    from yuriiformer.suite.collect import collect  # noqa: PLC0415
-
     try:
         for comparison in collect([suite.path]):
             print(plain(result_table(comparison), shutil.get_terminal_size((120, 24)).columns))

@@ -11,18 +11,21 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from yuriiformer.errors import YuriiError
-from yuriiformer.render.curves import Floats, difference_curve, drawn_runs, smooth, together
+from yuriiformer.render.curves import difference_curve, drawn_runs
 from yuriiformer.render.figure_parts import (
     DIRECT,
     INK,
     WIDTH,
+    Axis,
+    across_axis,
+    curves_of,
     draw_band,
     draw_line,
     is_empty,
@@ -35,18 +38,15 @@ from yuriiformer.render.figure_parts import (
     pen,
     said,
     shared_styles,
+    time_unit,
     x_axis,
 )
 from yuriiformer.render.figures_coefficients import coefficient_paths, coefficients_over_depth
 from yuriiformer.render.results import styles
 from yuriiformer.suite.arms import slug as folder_name
 from yuriiformer.suite.compare import Arm, Comparison
-from yuriiformer.suite.results import Run
 
-Axis = Literal["step", "tokens", "flops", "time"]
 CUT = 0.1  # of the steps: what is left out at the left
-TRAIN_SIGMA = 50 / 10_000  # of the steps
-VAL_SIGMA = {"openwebtext": 200 / 30_000}  # by the beginning of the preset's name, else none
 LATE = 1 / 3  # of the steps: from where Nesterov and Polyak are compared
 AXES = {"step": "training step", "tokens": "training tokens", "flops": "training FLOPs"}
 METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -59,7 +59,7 @@ def loss_curves(comparison: Comparison, x: Axis = "step") -> Figure:
         left, right = figure.subplots(1, 2)
         style = styles(comparison)
         lines = {}
-        unit = _time_unit(comparison) if x == "time" else (1.0, "")
+        unit = time_unit(comparison) if x == "time" else (1.0, "")
         for arm in comparison.arms:
             for axes, kind in ((left, "train"), (right, "val")):
                 line = _arm_line(axes, comparison, arm, kind, style[arm.slug], x, unit[0])
@@ -71,9 +71,8 @@ def loss_curves(comparison: Comparison, x: Axis = "step") -> Figure:
             if not axes.has_data():
                 axes.text(0.5, 0.5, "none recorded", ha="center", transform=axes.transAxes)
         left.set_ylabel("nats a token")
-        if lines and len(lines) <= DIRECT and right.has_data():
-            here = {name: line for name, line in lines.items() if line.axes is right}
-            label_ends(right, here, 2.2)
+        if len(lines) <= DIRECT and all(line.axes is right for line in lines.values()):
+            label_ends(right, lines, 2.2)
         elif lines:
             legend(figure, lines)
         return figure
@@ -84,58 +83,13 @@ def _arm_line(
 ) -> Line2D | None:
     """An arm's mean over seeds with its band."""
     runs = drawn_runs(arm)
-    steps, values = _curves(comparison, runs, kind, CUT)
-    across = _across(runs, steps, x) if len(steps) else None
+    steps, values = curves_of(comparison, runs, kind, CUT)
+    across = across_axis(runs, steps, x) if len(steps) else None
     if across is None:
         return None
     if len(runs) > 1:
         draw_band(axes, across / unit, values.min(axis=0), values.max(axis=0), style)
     return draw_line(axes, across / unit, values.mean(axis=0), style)
-
-
-def _curves(
-    comparison: Comparison, runs: Sequence[Run], kind: str, cut: float
-) -> tuple[Any, Floats]:
-    """Smoothed curves of runs from a part of their length on, at their common steps; from the
-    beginning, if they have not come so far."""
-    sigma = TRAIN_SIGMA
-    if kind == "val":
-        sigma = next((part for name, part in VAL_SIGMA.items()
-                      if (comparison.preset or "").startswith(name)), 0.0)  # fmt: skip
-    curves = []
-    for run in runs:
-        own = run.curves
-        step, loss = (own.step, own.loss) if kind == "train" else (own.val_step, own.val_loss)
-        curves.append((step, smooth(step, loss, sigma * run.steps)))
-    steps, values = together(curves)
-    late = steps >= cut * max((run.steps for run in runs), default=0)
-    return (steps[late], values[:, late]) if late.any() else (steps, values)
-
-
-def _across(runs: Sequence[Run], steps: Any, x: Axis) -> Floats | None:
-    """Where steps stand on an axis; None if that is not known."""
-    at = np.asarray(steps, dtype=np.float64)
-    if x == "step":
-        return at
-    if x == "time":
-        clocks = [run.curves for run in runs if len(run.curves.step)]
-        times = [np.interp(at, [0.0, *own.step], [0.0, *own.seconds]) for own in clocks]
-        return np.asarray(np.mean(times, axis=0)) if times else None
-    config = runs[0].config
-    tokens = at * float(config["recipe"]["sequences"] * config["model"]["context"])
-    if x == "tokens":
-        return tokens
-    flops = runs[0].flops_a_token
-    return None if flops is None else np.asarray(tokens * flops)
-
-
-def _time_unit(comparison: Comparison) -> tuple[float, str]:
-    ends = [float(run.curves.seconds[-1]) for arm in comparison.arms for run in arm.runs
-            if len(run.curves.seconds)]  # fmt: skip
-    longest = max(ends, default=0.0)
-    if longest > 3 * 3600:
-        return 3600.0, "hours"
-    return (60.0, "minutes") if longest > 300 else (1.0, "seconds")
 
 
 def difference(comparison: Comparison) -> Figure:
@@ -236,7 +190,7 @@ def nesterov_polyak(comparison: Comparison) -> Figure:
             top, below = grid[:, column]
             for arm in pair:
                 runs = drawn_runs(arm)
-                steps, values = _curves(comparison, runs, "val", LATE)
+                steps, values = curves_of(comparison, runs, "val", LATE)
                 if len(steps):
                     if len(runs) > 1:
                         draw_band(top, steps, values.min(axis=0), values.max(axis=0),

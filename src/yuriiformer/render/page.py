@@ -32,11 +32,21 @@ class Page:
     scripts: tuple[str, ...]
 
 
+# What any page may draw with; they know of none.
+CHARTS = ("uPlot.iife.min.js", "dom.js", "numbers.js", "chart.js", "intervals.js")
+
 PAGES = {
     "report": Page(
-        "report.html",
-        ("uPlot.min.css", "report.css"),
-        ("uPlot.iife.min.js", "charts.js", "report.js"),
+        template="report.html",
+        styles=("uPlot.min.css", "report.css"),
+        scripts=(
+            *CHARTS,
+            "report_table.js",
+            "report_curves.js",
+            "report_coefficients.js",
+            "report_text.js",
+            "report.js",
+        ),
     ),
 }
 

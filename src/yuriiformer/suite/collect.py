@@ -10,6 +10,7 @@ from typing import Any
 
 from yuriiformer.errors import RunError
 from yuriiformer.files import sha256_of_json
+from yuriiformer.methods.catalog import rules
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.suite.arms import slug
 from yuriiformer.suite.compare import Arm, Comparison, compare, numbers_of
@@ -111,7 +112,8 @@ def _loose(runs: Sequence[Run]) -> Found:
     for run in runs:
         kinds.setdefault(experiment(run), []).append(run)
     group = Found(None)
-    for same in kinds.values():
+    order = {name: number for number, name in enumerate(rules)}
+    for same in sorted(kinds.values(), key=lambda same: order.get(same[0].rule.name, len(order))):
         first = same[0]
         alike = [each[0] for each in kinds.values() if each[0].rule.name == first.rule.name]
         words = [f"{name}={numbers_of(first.config).get(name)}" for name in _varied(alike)]

@@ -1,142 +1,19 @@
-/* What every page shares: elements, the look of lines, line charts, interval charts.
+/* The line chart.
 
 uPlot gives axes, cursor and zoom. The lines are drawn here, because uPlot wants one x for all of
 them, while runs measured against tokens, FLOPs or time each have their own. */
 "use strict";
 
 const Charts = (() => {
-  const SVG = "http://www.w3.org/2000/svg"; // a name, never fetched
-  const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif';
+  const { el, empty, css, key, FONT, textWidth, shorten } = Dom;
+  const { tickText, logTicks, search, valueAt, spread, mean } = Numbers;
   const MOST_LABELS = 8;
   const LABEL_GAP = 15;
-  const palette = { colours: [], dashes: [] };
-  const pen = document.createElement("canvas").getContext("2d"); // measures text
   const live = new Set();
 
-  // Texts only ever become text nodes or attributes, so data cannot become markup.
-  function fill(node, attributes, children) {
-    for (const [name, value] of Object.entries(attributes || {})) {
-      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-      else if (value === true) node.setAttribute(name, "");
-      else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
-    }
-    node.append(...children.flat(2).filter((child) => child !== null && child !== undefined));
-    return node;
-  }
-  const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
-  const svg = (tag, attributes, ...children) =>
-    fill(document.createElementNS(SVG, tag), attributes, children);
-
-  /** The page's data. Long lists are kept once and named by their place: page.py, pooled(). */
-  function readData() {
-    const { pool, ...data } = JSON.parse(document.getElementById("data").textContent);
-    const whole = (node) => {
-      if (node === null || typeof node !== "object") return node;
-      if (Array.isArray(node)) return typeof node[0] === "number" ? node : node.map(whole);
-      if ("@list" in node) return pool[node["@list"]];
-      return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, whole(value)]));
-    };
-    return whole(data);
-  }
-
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-  /** The look of an arm; a null colour is the text's, whatever the theme. */
-  function lineStyle(style) {
-    if (style === 0) return { colour: null, dash: [], width: 2.6 };
-    const n = palette.colours.length;
-    const dash = palette.dashes[Math.floor((style - 1) / n) % palette.dashes.length];
-    return { colour: palette.colours[(style - 1) % n], dash, width: 1.8 };
-  }
-
-  /** A short piece of a line, for keys. */
-  function key({ colour, dash, width }) {
-    return svg("svg", { class: "sample", width: 28, height: 10, "aria-hidden": "true" },
-      svg("line", { x1: 1, x2: 27, y1: 5, y2: 5, stroke: colour || "currentColor",
-        "stroke-width": width,
-        "stroke-dasharray": (dash || []).map((d) => d * width).join(" ") || null }));
-  }
-  const sample = (style) => key(lineStyle(style));
-
-  // English in every browser, as the rest of the page is.
-  const number = (value, digits) => (value === null || value === undefined ? "–"
-    : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
-
-  function tickText(value, step) {
-    const digits = Math.max(0, Math.min(8, Math.ceil(-Math.log10(Math.abs(step) || 1) - 1e-9)));
-    // 0.25 needs one digit more than 0.1 does.
-    const exact = Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) < 1e-6;
-    return number(value, exact ? digits : digits + 1).replace(/^-/, "−");
-  }
-
-  function niceStep(span, count) {
-    const raw = span / count, power = 10 ** Math.floor(Math.log10(raw));
-    return power * [1, 2, 5, 10].find((m) => m * power >= raw * 0.7);
-  }
-
-  function niceTicks(low, high, count) {
-    const step = niceStep(high - low, count), ticks = [];
-    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) ticks.push(i * step);
-    return { ticks, step };
-  }
-
-  /** 1–2–5 over decades; but losses often span less than one, and then even steps. */
-  function logTicks(low, high) {
-    if (high / low < 8) return niceTicks(low, high, 8).ticks;
-    const ticks = [];
-    for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++)
-      for (const m of [1, 2, 5])
-        if (m * 10 ** power >= low && m * 10 ** power <= high) ticks.push(m * 10 ** power);
-    return ticks;
-  }
-
-  /** First index whose x is at least the value. */
-  function search(x, value) {
-    let low = 0, high = x.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (x[middle] < value) low = middle + 1; else high = middle;
-    }
-    return low;
-  }
-
-  /** A line's value at x, straight between its points; null outside them and in gaps. */
-  function valueAt(line, x) {
-    const i = search(line.x, x);
-    if (i < line.x.length && line.x[i] === x) return line.y[i];
-    if (i === 0 || i === line.x.length) return null;
-    const [x0, x1, y0, y1] = [line.x[i - 1], line.x[i], line.y[i - 1], line.y[i]];
-    return y0 === null || y1 === null ? null : y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
-  }
-
-  /** Move positions, in order, as little as keeps them `gap` apart and inside. */
-  function spread(items, gap, low, high) {
-    items.sort((a, b) => a.y - b.y);
-    let floor = low;
-    for (const item of items) { item.y = Math.max(item.y, floor); floor = item.y + gap; }
-    let ceiling = high;
-    for (const item of [...items].reverse()) {
-      item.y = Math.min(item.y, ceiling);
-      ceiling = item.y - gap;
-    }
-    return items;
-  }
-
-  function shorten(text, width, font) {
-    pen.font = font || FONT;
-    if (pen.measureText(text).width <= width) return text;
-    let end = text.length;
-    while (end > 1 && pen.measureText(`${text.slice(0, end)}…`).width > width) end--;
-    return `${text.slice(0, end).trimEnd()}…`;
-  }
-
-  const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
-
-  /** A line chart.
-   *
-   * show({lines, window, zoom, onzoom, xLabel, xText, yText, log, zero, whole, empty}); a line is
-   * {group, name, label, colour, dash, width, alpha, x, y, low, high}: lines of a group (the runs of
-   * an arm) share a row in the tooltip and a label, and are emphasised together. */
+  /** show({lines, window, zoom, onzoom, xLabel, xText, yText, log, zero, whole, empty}); a line is
+   * {group, name, label, colour, dash, width, alpha, x, y, low, high}: lines of a group (the runs
+   * of an arm) share a row in the tooltip and a label, and are emphasised together. */
   class LineChart {
     constructor(host, { height, about }) {
       Object.assign(this, { host, height, about, lines: [], u: null, near: null, shown: {} });
@@ -160,7 +37,7 @@ const Charts = (() => {
       this.width = this.host.clientWidth;
       this.host.classList.add("chart");
       if (!this.lines.length) {
-        this.host.replaceChildren(el("p", { class: "empty" }, this.shown.empty || "Nothing to show."));
+        this.host.replaceChildren(empty(this.shown.empty || "Nothing to show."));
         return;
       }
       this.host.replaceChildren(this.tip);
@@ -199,15 +76,13 @@ const Charts = (() => {
             ...(whole && { incrs: [1, 2, 5, 10, 20, 50, 100] }),
             values: (u, s) => s.map((v) => tickText(v, step(s))) },
           { ...axis, space: 38, gap: 6,
-            size: (u, texts) => 16 + Math.max(20, ...(texts || []).map((t) => this.textWidth(t))),
+            size: (u, texts) => 16 + Math.max(20, ...(texts || []).map((t) => textWidth(t))),
             ...(log && { splits: (u, i, low, high) => logTicks(low, high) }),
             values: (u, s) => (even(s) ? s.map((v) => tickText(v, step(s))) : plain(s)) }],
         hooks: { drawAxes: [(u) => this.draw(u)], setCursor: [(u) => this.hover(u)],
           setSelect: [(u) => this.select(u)] },
       };
     }
-
-    textWidth(text) { pen.font = FONT; return pen.measureText(text).width; }
 
     select(u) {
       const { left, width } = u.select;
@@ -246,12 +121,13 @@ const Charts = (() => {
       const few = labels.size <= MOST_LABELS ? [...labels] : [];
       const room = Math.min(190, this.width * 0.26);
       this.labels = new Map(few.map(([group, label]) => [group, shorten(label, room)]));
-      const widths = [...this.labels.values()].map((text) => this.textWidth(text));
+      const widths = [...this.labels.values()].map((text) => textWidth(text));
       this.labelWidth = Math.ceil(Math.max(0, ...widths));
     }
 
     draw(u) {
-      const { ctx } = u, ratio = u.pxRatio || devicePixelRatio, { left, top, width, height } = u.bbox;
+      const { ctx } = u, ratio = u.pxRatio || devicePixelRatio;
+      const { left, top, width, height } = u.bbox;
       ctx.save();
       ctx.beginPath();
       ctx.rect(left - ratio, top - 2 * ratio, width + 4 * ratio, height + 4 * ratio);
@@ -313,7 +189,9 @@ const Charts = (() => {
         const px = u.valToPos(x[i], "x", true), py = u.valToPos(y[i], "y", true);
         if (down) path.lineTo(px, py); else path.moveTo(px, py);
         down = true;
-        if (dots) { marks.moveTo(px, py); marks.arc(px, py, (0.6 + line.width * 0.75) * ratio, 0, 7); }
+        if (!dots) continue;
+        marks.moveTo(px, py);
+        marks.arc(px, py, (0.6 + line.width * 0.75) * ratio, 0, 7);
       }
       ctx.stroke(path);
       ctx.fill(marks);
@@ -402,47 +280,5 @@ const Charts = (() => {
     }
   }
 
-  /** Means with whiskers and the points behind them, one row each, best first. */
-  function intervalChart(host, rows, { reference, text }) {
-    const width = host.clientWidth, narrow = width < 620, gap = narrow ? 50 : 34;
-    // Measured in bold, as the baseline's name is.
-    pen.font = FONT.replace("12px", "bold 14px");
-    const names = rows.map((row) => shorten(row.name, narrow ? width - 20 : width * 0.34, pen.font));
-    const side = narrow ? 6 : Math.max(...names.map((name) => pen.measureText(name).width)) + 22;
-    const right = width - 82, height = rows.length * gap + 30;
-    const all = rows.flatMap((r) => [r.mean, r.low, r.high, ...r.points]).filter((v) => v !== null);
-    const least = Math.min(...all), most = Math.max(...all);
-    const pad = (most - least) * 0.05 || Math.abs(least) * 0.02 || 1, from = least - pad;
-    const scale = (right - side - 16) / (most + pad - from), at = (v) => side + 8 + (v - from) * scale;
-    const { ticks, step } = niceTicks(from, most + pad, Math.max(4, (right - side) / 90));
-    const upright = (name, v) => svg("line", { class: name, x1: at(v), x2: at(v), y1: 0, y2: height - 26 });
-    const root = svg("svg", { class: "intervals", width, height, role: "img",
-      "aria-label": "Final validation loss of each arm, best first" });
-    for (const tick of ticks)
-      root.append(upright("grid", tick),
-        svg("text", { class: "tick", x: at(tick), y: height - 8 }, tickText(tick, step)));
-    if (reference !== null) root.append(upright("reference", reference));
-    const frame = { at, narrow, width, text };
-    rows.forEach((row, i) => root.append(intervalRow(row, names[i], i * gap, frame)));
-    host.replaceChildren(root);
-  }
-
-  function intervalRow(row, name, top, { at, narrow, width, text }) {
-    const y = top + (narrow ? 31 : 15), { colour, width: thick } = lineStyle(row.style);
-    const group = svg("g", { class: row.style === 0 ? "row baseline" : "row", stroke: colour, fill: colour },
-      svg("title", {}, row.about));
-    group.append(svg("text", { class: "name", x: 4, y: top + (narrow ? 15 : 20) }, name),
-      svg("text", { class: "value", x: width - 4, y: y + 5 }, text(row.mean)));
-    for (const point of row.points)
-      group.append(svg("circle", { class: "seed", cx: at(point), cy: y + 9, r: 2.6 }));
-    if (row.low !== null && row.high !== null)
-      group.append(svg("path", { class: "whisker", "stroke-width": thick,
-        d: `M${at(row.low)} ${y}H${at(row.high)}M${at(row.low)} ${y - 5}v10M${at(row.high)} ${y - 5}v10` }));
-    group.append(svg("circle", { class: "mean", cx: at(row.mean), cy: y, r: 4.5 }));
-    return group;
-  }
-
-  const renderAll = () => live.forEach((chart) => chart.render());
-  return { el, svg, css, readData, palette, lineStyle, sample, number, tickText, search, valueAt, LineChart,
-    intervalChart, renderAll };
+  return { LineChart, renderAll: () => live.forEach((chart) => chart.render()) };
 })();

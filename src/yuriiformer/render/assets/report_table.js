@@ -1,0 +1,101 @@
+/* The results of each group: its tables, and its arms from best to worst. */
+"use strict";
+
+const reportResults = ({ payload }) => {
+  const { $, el, empty, sample } = Dom;
+  const loss = (value) => Numbers.number(value, 4);
+
+  /** Nulls last in both directions; numbers before words; equals keep their order. */
+  function compare(a, b, sign) {
+    if (a === null || b === null) return (a === null) - (b === null);
+    if (typeof a === "number" && typeof b === "number") return sign * (a - b);
+    if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
+    return sign * String(a).localeCompare(String(b), "en", { numeric: true });
+  }
+
+  function tableRow(row, columns, arms) {
+    const arm = arms.get(row.arm);
+    const cells = columns.map((column, i) => {
+      const cell = row.cells[column.key] || { text: "", value: null };
+      const attributes = { class: column.numeric ? "number" : null, title: cell.help || null };
+      const text = cell.bold ? el("strong", {}, cell.text) : cell.text;
+      return i ? el("td", attributes, text) : el("th", { ...attributes, scope: "row" },
+        el("div", { class: "arm-name" }, arm ? sample(arm.style) : null, el("span", {}, text,
+          arm?.baseline ? el("span", { class: "tag" }, "baseline") : null)));
+    });
+    return el("tr", { class: arm?.baseline ? "baseline" : null, "data-arm": row.arm }, cells);
+  }
+
+  /** Out from under the column that stays, for the keyboard only: a click would miss its aim. */
+  function uncover({ target }) {
+    if (target.matches(":focus-visible"))
+      target.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  function table({ columns, rows }, arms, caption) {
+    const body = el("tbody");
+    const nodes = new Map(rows.map((row) => [row, tableRow(row, columns, arms)]));
+    const sortBy = (column, th) => {
+      const before = th.getAttribute("aria-sort");
+      const first = column.lower_is_better === false ? "descending" : "ascending";
+      const other = first === "ascending" ? "descending" : "ascending";
+      const order = before === first ? other : first, sign = order === "ascending" ? 1 : -1;
+      const value = (row) => row.cells[column.key]?.value ?? null;
+      th.parentNode.querySelectorAll("th").forEach((cell) => cell.removeAttribute("aria-sort"));
+      th.setAttribute("aria-sort", order);
+      const sorted = [...rows].sort((a, b) => compare(value(a), value(b), sign));
+      body.append(...sorted.map((row) => nodes.get(row)));
+    };
+    const head = columns.map((column) => {
+      const th = el("th", { scope: "col", class: column.numeric ? "number" : null });
+      th.append(el("button", { type: "button", title: column.help || null,
+        onclick: () => sortBy(column, th), onfocus: uncover }, column.title));
+      return th;
+    });
+    body.append(...nodes.values());
+    const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+      el("table", {}, el("thead", {}, el("tr", {}, head)), body));
+    new ResizeObserver(() => {
+      box.classList.toggle("wide", box.scrollWidth > box.clientWidth);
+      box.style.scrollPaddingLeft = `${head[0].offsetWidth}px`;
+    }).observe(box);
+    return box;
+  }
+
+  function ranking(g, arms) {
+    const host = el("div", { class: "ranking" });
+    const rows = g.ranking.filter((row) => row.mean !== null && arms.has(row.arm)).map((row) => {
+      const { label, style } = arms.get(row.arm);
+      const whole = row.low !== null && row.high !== null;
+      const interval = whole ? `, 95 % interval ${loss(row.low)} to ${loss(row.high)}` : "";
+      const seeds = `${row.n} ${row.n === 1 ? "seed" : "seeds"}`;
+      return { ...row, points: (row.points || []).filter((p) => p !== null), name: label, style,
+        about: `${label}: ${loss(row.mean)}${interval}, ${seeds}` };
+    });
+    if (!rows.length) return empty("No run has a final validation loss yet.");
+    const reference = rows.find((row) => row.arm === g.baseline)?.mean ?? null;
+    let drawn = 0;
+    // Drawn for the width it has, so that its text keeps its size.
+    new ResizeObserver(() => {
+      if (!host.clientWidth || host.clientWidth === drawn) return;
+      drawn = host.clientWidth;
+      Intervals.intervalChart(host, rows, { reference, text: loss,
+        about: "Final validation loss of each arm, best first" });
+    }).observe(host);
+    return host;
+  }
+
+  payload.groups.forEach((g, i) => {
+    const arms = new Map(g.arms.map((arm) => [arm.id, arm]));
+    const title = g.name ? `Results · ${g.name}` : "Results";
+    $("results").append(el("section", { id: `results-${i}`, "data-nav": title },
+      el("h2", {}, title),
+      g.table.rows.length ? table(g.table, arms, title) : empty("No arm has results yet."),
+      g.tables_extra.map((extra) => [el("h3", {}, extra.title),
+        el("p", { class: "note" }, extra.note), table(extra, arms, extra.title)]),
+      el("h3", {}, "Final validation loss"),
+      el("p", { class: "note" }, "Filled: the mean over seeds, with its 95 % interval where there "
+        + "is one. Open: each seed. Dashed: the baseline’s mean."),
+      ranking(g, arms)));
+  });
+};

@@ -1,0 +1,86 @@
+/* What is to be read: blocks, samples, and how to repeat it all. */
+"use strict";
+
+const reportText = ({ payload, titled }) => {
+  const { $, el, empty, sample, pickFrom, facts, command } = Dom;
+  const { number } = Numbers;
+
+  /** The picture cannot run scripts or load anything as the source of an image. */
+  function picture(source, text) {
+    const bytes = new TextEncoder().encode(source);
+    let binary = "";
+    for (const byte of bytes) binary += String.fromCharCode(byte);
+    return el("img", { src: `data:image/svg+xml;base64,${btoa(binary)}`, alt: text,
+      decoding: "async" });
+  }
+
+  function blocks() {
+    const rules = new Map();
+    for (const arm of payload.groups.flatMap((g) => g.arms))
+      if (!rules.has(arm.rule)) rules.set(arm.rule, arm);
+    for (const [rule, arm] of rules)
+      $("block-list").append(el("article", { class: "block" }, el("h3", {}, rule),
+        arm.note ? el("p", { class: "note" }, arm.note) : null,
+        arm.equations.length
+          ? el("pre", { class: "equations", tabindex: 0 }, arm.equations.join("\n"))
+          : empty("There are no equations."),
+        arm.diagram
+          ? el("div", { class: "diagram" }, picture(arm.diagram, `Diagram of a block of ${rule}`))
+          : empty("There is no diagram.")));
+  }
+
+  function samples() {
+    const asked = (g) => new Set(g.arms.flatMap((arm) => arm.samples.map((one) => one.prompt)));
+    const prompts = payload.groups.map((g, i) =>
+      [titled(g), [...asked(g)].map((prompt) => [i, prompt])]).filter(([, list]) => list.length);
+    if (!prompts.length) return $("sample-list").replaceWith(empty("No texts were sampled."));
+    const flat = prompts.flatMap(([, list]) => list);
+    const draw = (index) => {
+      const [i, prompt] = flat[index], noted = new Set();
+      $("sample-list").replaceChildren(...payload.groups[i].arms.map((arm) => {
+        const texts = arm.samples.filter((one) => one.prompt === prompt);
+        const note = texts.length && !noted.has(arm.samples_note) ? arm.samples_note : "";
+        noted.add(arm.samples_note);
+        return el("article", {}, el("h3", {}, sample(arm.style), arm.label),
+          texts.length ? texts.map((one) =>
+            el("p", { class: "text" }, el("span", { class: "prompt" }, prompt), one.text))
+            : empty("No sample for this prompt."),
+          note ? el("p", { class: "note" }, note) : null);
+      }));
+    };
+    const brief = (prompt) =>
+      (prompt.length > 60 ? `${prompt.slice(0, 59)}…` : prompt || "(empty)");
+    if (flat.length > 1)
+      $("sample-controls").append(pickFrom("prompt", prompts.map(([name, list]) =>
+        [name, list.map((one) => [flat.indexOf(one), brief(one[1])])]), draw));
+    draw(0);
+  }
+
+  function armDetails(arm) {
+    const runs = arm.runs.map((run) => el("tr", {}, el("th", { scope: "row" }, `seed ${run.seed}`),
+      el("td", {}, run.status),
+      el("td", { class: "number" }, `${number(run.step, 0)} of ${number(run.steps, 0)}`),
+      el("td", {}, run.status_text)));
+    return el("details", { class: "arm" }, el("summary", {}, sample(arm.style), arm.label,
+      arm.baseline ? el("span", { class: "tag" }, "baseline") : null), facts(arm.facts),
+    runs.length
+      ? el("div", { class: "scroll" }, el("table", { class: "runs" }, el("tbody", {}, runs)))
+      : empty("No run has begun."),
+    arm.command ? command(arm.command) : null,
+    el("details", {}, el("summary", {}, "Configuration"),
+      el("pre", { tabindex: 0 }, JSON.stringify(arm.config, null, 2))));
+  }
+
+  function repeat() {
+    $("commands").append(...payload.commands.map((one) =>
+      el("div", { class: "step" }, el("p", {}, one.what), command(one.command))));
+    $("data-facts").append(facts(payload.data));
+    for (const g of payload.groups)
+      $("arm-details").append(...(g.name ? [el("h4", {}, g.name)] : []),
+        ...g.arms.map(armDetails));
+  }
+
+  blocks();
+  samples();
+  repeat();
+};

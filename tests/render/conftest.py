@@ -1,0 +1,44 @@
+"""A browser without a network."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from yuriiformer.render.page import write_page
+
+READY = "html[data-ready=true]"
+
+
+@pytest.fixture
+def open_page(need_tool, tmp_path):
+    """Open a payload's page; at the end no error may have been reported."""
+    chromium, troubles = need_tool("chromium"), []
+
+    def note(message):
+        if message.type in {"error", "warning"}:
+            troubles.append(message.text)
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+
+        def open_(payload, width=1200, **options):
+            write_page(payload, tmp_path / "report.html")
+            context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+            context.set_offline(True)
+            page = context.new_page()
+            page.on("console", note)
+            page.on("pageerror", lambda error: troubles.append(str(error)))
+            page.on("request", lambda request: _is_local(request.url, troubles))
+            page.goto((tmp_path / "report.html").as_uri())
+            page.wait_for_selector(READY, state="attached")
+            return page
+
+        yield open_
+        browser.close()
+    assert troubles == []
+
+
+def _is_local(url, troubles):
+    if not url.startswith(("file:", "data:")):
+        troubles.append(f"asked for {url}")

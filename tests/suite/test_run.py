@@ -117,6 +117,31 @@ def test_commands_are_printed_and_work(tmp_path):
     )
 
 
+def test_seeds_can_be_added_to_what_is_there(finished, tmp_path):
+    import shutil
+
+    out = tmp_path / "copy"
+    shutil.copytree(finished[0], out)
+    alone = [*command(out)[:4], "--out", str(out)]
+    more = run([*alone, "--seeds", "0,1"])
+    assert more.returncode == 0, more.stderr
+    found = results(out)
+    assert {name.split("/")[-1] for name in found} == {"seed-0", "seed-1"}
+    plain = tmp_path / "plain"
+    assert run(command(plain, "--seeds", "1", rules=RULES)).returncode == 0
+    for rule in RULES:
+        assert found[f"runs/{rule}/seed-1"] == results(plain)[f"runs/{rule}/seed-1"]
+    for words in (["--set", "steps=3"], ["--preset", "cpu-tinystories"], ["--baseline", "x"]):
+        refused = run([*alone, *words])
+        assert refused.returncode == 2
+        assert "needs --rules or --arm" in refused.stderr
+    from tests.training.corpora import tales as others
+
+    refused = run([*alone, "--data", str(others())])
+    assert refused.returncode == 2
+    assert "other data" in refused.stderr
+
+
 def test_only_one_suite_at_a_time(finished):
     out, _ = finished
     with SuiteFolder(out).taken():

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -31,6 +31,7 @@ from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.stop import EXIT_CODE, Stopper
 
 Words = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]  # --arm A B --arm C
+PRESET = "tales-tiny"
 FAILED = 1  # exit code of a suite in which some run failed
 
 
@@ -39,10 +40,11 @@ class Flags:
     """Flags of ``yurii suite``."""
 
     out: Path | None = None
-    """Folder of the suite. Given alone, the suite in it goes on."""
+    """Folder of the suite. Given alone, the suite in it goes on; with --seeds alone, all its arms
+    get those."""
     data: Path | None = None
     """Folder of prepared data (see 'yurii prepare')."""
-    preset: str = "tales-tiny"
+    preset: str = PRESET
     """The configuration that all arms start from: tinystories-small, openwebtext-small,
     openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
     rules: Words = ()
@@ -54,8 +56,9 @@ class Flags:
     """Multiply every arm by values of a field: muon_lr=0.01,0.02."""
     set: Words = ()
     """Fields of all arms: steps=200 n_layer=4."""
-    seeds: str = "0"
-    """Seeds, such as 0,1,2 or 0-4: the same batches and start tensors for every arm."""
+    seeds: str | None = None
+    """Seeds, such as 0,1,2 or 0-4 (0 if not given): the same batches and start tensors for every
+    arm."""
     baseline: str | None = None
     """The arm that others are compared with; gradient descent if not given, or the first."""
     jobs: int = 1
@@ -92,7 +95,7 @@ def run(arguments: list[str]) -> int:
     if flags.out is None:
         raise ConfigError("--out is needed: the folder of the suite")
     suite = SuiteFolder(flags.out)
-    _check_jobs(flags.jobs, flags.processes)
+    _check(flags)
     data, runs = _runs(flags, suite, arguments)
     if flags.print_commands:
         for each in runs:
@@ -104,27 +107,40 @@ def run(arguments: list[str]) -> int:
 
 def _runs(flags: Flags, suite: SuiteFolder, arguments: Sequence[str]) -> tuple[Path, list[RunSpec]]:
     """The data and the runs: those asked for, or all of the suite that is there."""
+    words = [word for word in arguments if word != "--print-commands"]
     if not (flags.rules or flags.arm) and suite.exists:
-        if flags.grid or flags.set:
-            raise ConfigError("--grid and --set need --rules or --arm to apply to")
+        for name in ("grid", "set", "threads", "baseline"):
+            if getattr(flags, name):
+                raise ConfigError(f"--{name} needs --rules or --arm to apply to")
+        if flags.preset != PRESET:
+            raise ConfigError("--preset needs --rules or --arm to apply to")
         data = flags.data or Path(suite.read()["data"]["folder"])
-        TokenStore.open(data)
-        return data, suite.runs()
+        identity = _identity(data)
+        suite.check_data(identity)
+        if flags.seeds is None:
+            return data, suite.runs()
+        request = suite.request(identity, parse_seeds(flags.seeds))
+    else:
+        data, request = _request(flags)
+    return data, suite.extend(request, shlex.join(["yurii", "suite", *words]))
+
+
+def _request(flags: Flags) -> tuple[Path, Request]:
+    """What the flags ask for."""
     if flags.preset not in PRESETS:
         preset(flags.preset, "")  # says which there are
-    if not flags.wait and flags.executor != "submitit":
-        raise ConfigError("--no-wait is for --executor submitit")
-    seeds = parse_seeds(flags.seeds)
+    seeds = parse_seeds("0" if flags.seeds is None else flags.seeds)
     arms = make_arms(_all(flags.rules), _all(flags.arm), _all(flags.grid))
     common = parse_settings(split_settings(_all(flags.set)))
     if flags.data is None:
         raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
-    identity = {**data_identity(TokenStore.open(flags.data)), "folder": os.path.abspath(flags.data)}
-    request = Request(
-        flags.preset, arms, seeds, identity, common, _threads(flags), _baseline(flags, arms)
-    )
-    words = [word for word in arguments if word != "--print-commands"]
-    return flags.data, suite.extend(request, shlex.join(["yurii", "suite", *words]))
+    baseline = _baseline(flags, arms)
+    data = _identity(flags.data)
+    return flags.data, Request(flags.preset, arms, seeds, data, common, _threads(flags), baseline)
+
+
+def _identity(data: Path) -> dict[str, Any]:
+    return {**data_identity(TokenStore.open(data)), "folder": os.path.abspath(data)}
 
 
 def _all(words: Words) -> list[str]:
@@ -147,14 +163,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _threads(flags: Flags) -> int:
-    return flags.threads or max(1, cores() // (flags.jobs * flags.processes))
+def _threads(flags: Flags) -> int | None:
+    """Of each run; torch's own choice for machines that are not known here."""
+    if flags.threads is not None or flags.print_commands:
+        return flags.threads
+    if flags.executor == "submitit":
+        return max(1, flags.cluster.cpus // flags.processes)
+    return max(1, cores() // (flags.jobs * flags.processes))
 
 
-def _check_jobs(jobs: int, processes: int) -> None:
+def _check(flags: Flags) -> None:
+    jobs, processes = flags.jobs, flags.processes
     if jobs < 1 or processes < 1:
         raise ConfigError("--jobs and --processes are at least 1")
-    if jobs * processes > cores():
+    if not flags.wait and flags.executor != "submitit":
+        raise ConfigError("--no-wait is for --executor submitit")
+    here = flags.executor == "local" and not flags.print_commands
+    if here and jobs * processes > cores():
         raise ConfigError(
             f"--jobs {jobs}{f' of {processes} processes' if processes > 1 else ''} is more than "
             f"this machine's {cores()} cores: the runs would only slow each other down"

@@ -29,7 +29,7 @@ POINTS_DRAWN = 600  # buckets of a line (see `thin`): more than a column of prin
 LONGEST = 36  # characters of a label
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8")
 INK = "#222222"
-LOOK = {
+LOOK: dict[Any, Any] = {
     "font.size": POINTS,
     "axes.titlesize": POINTS + 1,
     "axes.labelsize": POINTS,
@@ -129,6 +129,7 @@ def label_ends(axes: Any, lines: Mapping[str, Line2D], height: float) -> None:
             "color": INK if early else line.get_color(),
             "lw": 0.7,
             "ls": (0, (1, 3)) if early else "-",
+            "relpos": (0, 0.5),  # to the text's left end
             "shrinkA": 1,
             "shrinkB": 2,
         }

@@ -13,6 +13,9 @@ def headline(comparison: Comparison) -> list[str]:
     """One to four sentences; nothing is claimed that the seeds do not bear out."""
     ranked = comparison.ranked()
     if not ranked:
+        finished = any(run.finished for arm in comparison.arms for run in arm.runs)
+        if finished:
+            return ["No finished run has a validation loss at its end: nothing can be compared."]
         return ["No run has finished yet: curves are shown as far as they go."]
     base = comparison.baseline
     said = [_first(ranked[0], comparison)]

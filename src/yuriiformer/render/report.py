@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from yuriiformer.methods.rule import Rule
-from yuriiformer.render.curves import mean_curve, smooth, thin, together
+from yuriiformer.render.curves import difference_curve, drawn_runs, mean_curve, smooth, thin
 from yuriiformer.render.equations import unicode_equations
 from yuriiformer.render.headline import headline
 from yuriiformer.render.results import result_table, styles
 from yuriiformer.render.rules import human_count
 from yuriiformer.suite.compare import Arm, Comparison, Outcome
 from yuriiformer.suite.results import Curves, Run
-from yuriiformer.suite.statistics import paired
 
 SIGMAS = (0, 10, 50, 200)  # steps
 BUCKETS = 150  # of a raw curve, up to four points each
@@ -48,6 +47,7 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
         prefix = f"{each.name}: " if each.name else ""
         said += [prefix + text for text in headline(each)]
         remarks += [prefix + text for text in each.remarks]
+        remarks += [text for text in result_table(each).footnotes if text not in remarks]
     page: dict[str, Any] = plain({
         "title": extras.title,
         "subtitle": " · ".join(_subtitle(each) for each in comparisons),
@@ -128,9 +128,9 @@ def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, An
         "style": style,
         "tokens_a_step": arm.first.plan("tokens_a_step"),
         "flops_a_token": arm.first.flops_a_token,
-        "curves": _mean_curves([run.curves for run in arm.runs], arm.first.steps),
+        "curves": _mean_curves([run.curves for run in drawn_runs(arm)], arm.first.steps),
         "runs": [_run(run) for run in arm.runs],
-        "difference": None if arm.slug == base.slug else difference_curve(arm, base),
+        "difference": None if arm.slug == base.slug else _difference(arm, base),
         "coefficients": _coefficients(arm.first.curves),
         "diagram": diagram(arm.rule),
         "equations": unicode_equations(arm.rule),
@@ -207,24 +207,11 @@ def _time(all_curves: Sequence[Curves]) -> dict[str, Any] | None:
     return {"step": steps, "seconds": [float(value) for value in seconds]}
 
 
-def difference_curve(arm: Arm, base: Arm) -> dict[str, Any] | None:
-    """Validation loss minus the baseline's at each validation that all paired runs have."""
-    theirs = {run.seed: run.curves for run in base.runs}
-    pairs = [(run.seed, run.curves, theirs[run.seed]) for run in arm.runs if run.seed in theirs]
-    curves = [(each.val_step, each.val_loss) for _, *both in pairs for each in both]
-    if not pairs:
+def _difference(arm: Arm, base: Arm) -> dict[str, Any] | None:
+    found = difference_curve(arm, base)
+    if not found.n:
         return None
-    steps, losses = together(curves)  # (curve, step): arm, baseline, arm, baseline ...
-    rows = [
-        paired(dict(enumerate(column[0::2].tolist())), dict(enumerate(column[1::2].tolist())))
-        for column in np.asarray(losses).T
-    ]
-    return {
-        "step": steps,
-        "mean": [row.mean for row in rows],
-        "low": [row.low for row in rows],
-        "high": [row.high for row in rows],
-    }
+    return {"step": found.step, "mean": found.mean, "low": found.low, "high": found.high}
 
 
 def _coefficients(curves: Curves) -> dict[str, Any] | None:

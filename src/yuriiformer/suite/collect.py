@@ -13,7 +13,7 @@ from yuriiformer.files import sha256_of_json
 from yuriiformer.methods.catalog import rules
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.suite.arms import slug
-from yuriiformer.suite.compare import Arm, Comparison, compare, numbers_of
+from yuriiformer.suite.compare import Arm, Comparison, compare, find_baseline, numbers_of
 from yuriiformer.suite.folder import SuiteFolder
 from yuriiformer.suite.paper import paper_preset
 from yuriiformer.suite.results import Run, read_run
@@ -167,12 +167,13 @@ def _short(value: Any) -> str:
 def _comparison(name: str | None, group: Found, baseline: str | None, groups: int) -> Comparison:
     arms = [Arm(arm.label, arm.slug, sorted(arm.runs, key=lambda run: run.seed))
             for arm in group.arms.values()]  # fmt: skip
-    preset = paper_preset(arms[0].first.config)
+    wanted = baseline or group.baseline
+    preset = paper_preset(find_baseline(arms, wanted).first.config)
     title = (name or "runs") if groups > 1 else ""
     return compare(
         arms,
         name=title,
-        baseline=baseline or group.baseline,
+        baseline=wanted,
         preset=preset,
         remarks=group.remarks,
     )

@@ -6,6 +6,7 @@ the lowest of many, so it flatters every arm, and the ones that overfit most.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -102,9 +103,18 @@ class Comparison:
         return any(run.finished for run in self.baseline.runs)
 
     def ranked(self) -> list[Outcome]:
-        """Those with a Final, lowest first."""
+        """Those with a Final, lowest first: by the difference to the baseline over common seeds,
+        for means over other seeds are of other runs; those without one by their means, last."""
         known = [each for each in self.outcomes if each.final.mean is not None]
-        return sorted(known, key=lambda each: each.final.mean or 0.0)
+        own = summary(list(self.baseline.values("final").values())).mean or 0.0
+
+        def place(each: Outcome) -> tuple[bool, float]:
+            paired_mean = each.difference.mean
+            if paired_mean is None:
+                return (bool(own), each.final.mean or 0.0)
+            return (False, own + paired_mean)
+
+        return sorted(known, key=place)
 
 
 def compare(
@@ -118,7 +128,8 @@ def compare(
     """Set arms beside a baseline: the one named, else gradient descent, else the first."""
     base = find_baseline(arms, baseline)
     told = [replace(arm, differs=_differs(base, arm)) for arm in arms]
-    outcomes = [_outcome(arm, base) for arm in told]
+    tests = sum(len(_common(arm, base)) > 1 for arm in told if arm.slug != base.slug)
+    outcomes = [_outcome(arm, base, max(1, tests)) for arm in told]
     corrected = iter(holm([each.difference.p for each in outcomes if each.arm.slug != base.slug]))
     outcomes = [
         each
@@ -142,7 +153,11 @@ def find_baseline(arms: Sequence[Arm], wanted: str | None) -> Arm:
     return plain[0] if plain else arms[0]
 
 
-def _outcome(arm: Arm, base: Arm) -> Outcome:
+def _common(arm: Arm, base: Arm) -> set[int]:
+    return set(arm.values("final")) & set(base.values("final"))
+
+
+def _outcome(arm: Arm, base: Arm, tests: int) -> Outcome:
     def over_seeds(metric: str) -> Summary:
         return summary(list(arm.values(metric).values()))
 
@@ -152,8 +167,8 @@ def _outcome(arm: Arm, base: Arm) -> Outcome:
         over_seeds("best"),
         over_seeds("best_step"),
         over_seeds("train"),
-        paired(arm.values("final"), base.values("final")),
-        paired(arm.values("best"), base.values("best")),
+        paired(arm.values("final"), base.values("final"), tests),
+        paired(arm.values("best"), base.values("best"), tests),
         _speedup(arm, base, lambda run, step: float(step)),
         _speedup(arm, base, lambda run, step: run.curves.seconds_at(step)),
         over_seeds("tokens_per_second").mean or arm.first.tokens_per_second,
@@ -176,8 +191,8 @@ def _speedup(arm: Arm, base: Arm, cost: Callable[[Run, int], float | None]) -> S
         step = run.reached(other.best)
         before = cost(other, other.best_step)
         after = None if step is None else cost(run, step)
-        if before and after:
-            ratios.append(before / after)
+        if before is not None and after is not None:
+            ratios.append(before / after if after else 1.0 if not before else math.inf)
     return Speedup(len(ratios), n, sum(ratios) / len(ratios) if ratios else None)
 
 
@@ -207,16 +222,37 @@ def _remarks(outcomes: Sequence[Outcome]) -> list[str]:
                 remarks.append(f"{where} failed after step {run.step}: {run.failure}.")
             elif run.status == "unfinished":
                 remarks.append(f"{where} has {run.step:,} of {run.steps:,} steps.")
+            elif run.final is None and run.validates:
+                remarks.append(f"{where} ended with a loss that is not finite: it is in no mean.")
         if each.arm.differs:
             words = ", ".join(f"{name} {_show(own)} (baseline {_show(base)})"
                               for name, (base, own) in each.arm.differs.items())  # fmt: skip
             remarks.append(f"{each.arm.label} differs from the baseline in more than its rule: "
                            f"{words}.")  # fmt: skip
-    if outcomes and max(each.final.n for each in outcomes) == 1:
+    return remarks + _about_seeds(outcomes)
+
+
+def _about_seeds(outcomes: Sequence[Outcome]) -> list[str]:
+    """What the seeds do not allow."""
+    seeds = {each.arm.label: sorted(each.arm.values("final")) for each in outcomes}
+    sets = {tuple(own) for own in seeds.values() if own}
+    remarks = []
+    if len(sets) > 1:
+        words = "; ".join(f"{label} {', '.join(map(str, own))}" for label, own in seeds.items()
+                          if own)  # fmt: skip
+        remarks.append(
+            f"Arms have other seeds ({words}): compare their differences, which are over common "
+            "seeds, and not their means."
+        )
+    alone = [each for each in outcomes if each.difference.n == 1]
+    if alone and len(alone) == sum(each.difference.n > 0 for each in outcomes):
         remarks.append(
             "One seed: differences are shown, but no interval exists, and none can be told from "
             "chance. Add seeds (--seeds 0,1,2)."
         )
+    elif alone:
+        names = ", ".join(each.arm.label for each in alone)
+        remarks.append(f"One seed in common with the baseline, so no interval: {names}.")
     return remarks
 
 

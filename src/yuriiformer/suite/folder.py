@@ -128,27 +128,41 @@ class SuiteFolder:
         kept = {name: what for name, what in known.items() if name != run.name}
         write_json(self.failures_file, kept if text is None else {**kept, run.name: text})
 
+    def request(self, data: Mapping[str, Any], seeds: Sequence[int]) -> Request:
+        """All arms so far, with other seeds."""
+        saved = self.read()
+        arms = []
+        for entry in saved["arms"]:
+            known = [RunSpec(entry["slug"], entry["label"], seed, self.path, 0)
+                     for seed in saved["seeds"]]  # fmt: skip
+            config = next((self._stored(run) for run in known if run.config_file.exists()), None)
+            if config is not None:
+                rule = config.model.update
+                arms.append(ArmSpec(entry["label"], entry["slug"], rule, entry["settings"]))
+        return Request(saved["preset"], arms, seeds, data, threads=saved["threads"])
+
     def extend(self, request: Request, command: str) -> list[RunSpec]:
         """Add arms and seeds to what is there, which stays; the runs that were asked for."""
+        arms = [replace(arm, settings={**request.common, **arm.settings}) for arm in request.arms]
         saved = self.read() if self.exists else {"arms": [], "seeds": [], "commands": []}
         if self.exists:
-            self._check_same(saved, request)
+            self.check_data(request.data)
+            self._check_preset(saved, request)
         threads = saved.get("threads", request.threads)
-        wanted = {arm.slug for arm in request.arms}
+        wanted = {arm.slug for arm in arms}
         others = [arm for arm in saved["arms"] if arm["slug"] not in wanted]
-        check_names([*others, *(arm.entry() for arm in request.arms)])
+        check_names([*others, *(arm.entry() for arm in arms)])
         runs = []
         for seed in request.seeds:  # all arms of a seed first: then there is something to compare
-            for arm in request.arms:
-                common = {"threads": threads, **request.common}
-                config = arm.config(request.preset, seed, common)
+            for arm in arms:
+                config = arm.config(request.preset, seed, {"threads": threads})
                 run = RunSpec(arm.slug, arm.label, seed, self.path, config.recipe.steps)
                 self._check_config(run, config)
                 runs.append((run, config))
         commands = saved["commands"]
         self.path.mkdir(parents=True, exist_ok=True)
         entries = {arm["slug"]: arm for arm in saved["arms"]}
-        entries |= {arm.slug: arm.entry() for arm in request.arms}
+        entries |= {arm.slug: arm.entry() for arm in arms}
         definition = {
             "format": FORMAT,
             "preset": request.preset,
@@ -183,13 +197,17 @@ class SuiteFolder:
         except (OSError, ValueError) as error:
             raise RunError(f"{run.config_file} is damaged: {error!r:.80}") from None
 
-    def _check_same(self, saved: Mapping[str, Any], request: Request) -> None:
+    def _check_preset(self, saved: Mapping[str, Any], request: Request) -> None:
         if saved["preset"] != request.preset:
             raise RunError(
                 f"{self.path} compares with the preset {saved['preset']!r}, not "
                 f"{request.preset!r}: choose another --out"
             )
-        for key, value in request.data.items():
+
+    def check_data(self, data: Mapping[str, Any]) -> None:
+        """That they are the suite's, wherever they stand."""
+        saved = self.read()
+        for key, value in data.items():
             if key != "folder" and saved["data"].get(key) != value:
                 raise RunError(
                     f"{self.path} compares runs on other data ({key} {saved['data'].get(key)!r:.40}"

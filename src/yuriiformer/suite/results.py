@@ -18,7 +18,7 @@ from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Record, iterate_metrics
 
 Floats = NDArray[np.float64]
-Status = Literal["finished", "unfinished", "failed", "not begun"]
+Status = Literal["finished", "unfinished", "failed"]
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,10 @@ class Run:
         if self.finished:
             return "finished"
         return "failed" if self.failure else "unfinished"
+
+    @property
+    def validates(self) -> bool:
+        return len(self.curves.val_step) > 0
 
     @property
     def final(self) -> float | None:

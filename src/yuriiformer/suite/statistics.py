@@ -6,7 +6,8 @@ so what counts is their difference seed by seed, d_1 … d_n:
     mean      d̄ = Σ d_i / n                  s² = Σ (d_i - d̄)² / (n - 1)
     interval  d̄ ± t(0.975, n - 1) s / √n
     p         of t = d̄ √n / s, two-sided; Holm's correction over the arms of a comparison
-    detectable: the true difference that such a test would have found with probability 0.8
+    detectable: the true difference that such a test (so corrected) would have found with
+              probability 0.8
 
 With one seed there is a difference, and no interval.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -59,16 +61,17 @@ def summary(values: Sequence[float]) -> Summary:
     return Summary(n, mean, mean - half, mean + half)
 
 
-def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Difference:
-    """The difference of two arms, by seed."""
+def paired(
+    arm: Mapping[int, float], baseline: Mapping[int, float], comparisons: int = 1
+) -> Difference:
+    """The difference of two arms, by seed; ``comparisons`` is how many such are made."""
     seeds = sorted(set(arm) & set(baseline))
     differences = [arm[seed] - baseline[seed] for seed in seeds]
     found = summary(differences)
     if found.n < 2 or found.mean is None:
         return Difference(found.n, found.mean, None, None, None, None)
-    return Difference(
-        found.n, found.mean, found.low, found.high, _p(differences), detectable(differences)
-    )
+    least = detectable(differences, comparisons)
+    return Difference(found.n, found.mean, found.low, found.high, _p(differences), least)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -82,28 +85,32 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def detectable(differences: Sequence[float]) -> float | None:
-    """The smallest true mean that n differences with this spread show with probability 0.8."""
-    from scipy import stats  # noqa: PLC0415  half a second, and only needed here
-    from scipy.optimize import brentq  # noqa: PLC0415
-
+def detectable(differences: Sequence[float], comparisons: int = 1) -> float | None:
+    """The smallest true mean that n differences with this spread show with probability 0.8, among
+    so many comparisons (at the level of Holm's first step, the strictest)."""
     n = len(differences)
     if n < 2:
         return None
-    error = float(np.std(differences, ddof=1)) / math.sqrt(n)
-    critical = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1))
+    return _shift(n, comparisons) * float(np.std(differences, ddof=1)) / math.sqrt(n)
+
+
+@cache
+def _shift(n: int, comparisons: int) -> float:
+    """How many standard errors off zero a mean must be for |t| to exceed its bound so often."""
+    from scipy import stats  # noqa: PLC0415  half a second, and only needed here
+    from scipy.optimize import brentq  # noqa: PLC0415
+
+    critical = float(stats.t.isf((1 - LEVEL) / 2 / comparisons, n - 1))
     # scipy's noncentral t gives NaN for one degree of freedom: the integral over the spread s, by
     # Gauss and Legendre's rule on its quantiles. |t| > c is |z + shift| > c s.
     nodes, weights = np.polynomial.legendre.leggauss(200)
     bounds = critical * np.sqrt(stats.chi2.ppf((nodes + 1) / 2, n - 1) / (n - 1))
 
     def power(shift: float) -> float:
-        """That |t| exceeds its bound if the true mean is ``shift`` standard errors off zero."""
         beyond = stats.norm.cdf(shift - bounds) + stats.norm.cdf(-shift - bounds)
         return float(beyond @ weights) / 2
 
-    upper = 2 * critical + 10
-    return float(brentq(lambda shift: power(shift) - POWER, 0.0, upper)) * error
+    return float(brentq(lambda shift: power(shift) - POWER, 0.0, 2 * critical + 10))
 
 
 def _half_width(values: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ import pytest
 
 import yuriiformer as yf
 from yuriiformer.errors import ConfigError, RuleError, YuriiError
-from yuriiformer.suite.arms import ArmSpec, make_arms, parse_arm, parse_seeds, slug
+from yuriiformer.suite.arms import ArmSpec, make_arms, parse_arm, parse_seeds, slug, split_settings
 
 
 def test_groups_and_names():
@@ -125,6 +125,23 @@ def test_seeds():
     for text in ("", " , ", "a", "1,1", "3-1", "0-2,1", "-1"):
         with pytest.raises(ConfigError, match="seed"):
             parse_seeds(text)
+
+
+def test_a_field_twice():
+    merged = make_arms(["gd-euler"], [], ["clip=0", "muon_lr=1", "clip=2"])
+    assert [dict(arm.settings) for arm in merged] == [
+        {"clip": 0.0, "muon_lr": 1.0},
+        {"clip": 2.0, "muon_lr": 1.0},
+    ]
+    with pytest.raises(ConfigError, match="names n_layer twice"):
+        split_settings(["n_layer=1", "steps=3", "n-layer=2"])
+
+
+def test_slugs_tell_labels_apart():
+    assert slug("深い") != slug("浅い")
+    one, two = slug("x" * 300 + "a"), slug("x" * 300 + "b")
+    assert one != two
+    assert max(len(one.encode()), len(slug("深" * 200).encode())) <= 120
 
 
 def test_slugs_are_names_of_folders():

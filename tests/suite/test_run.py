@@ -146,8 +146,10 @@ def test_only_one_suite_at_a_time(finished):
     out, _ = finished
     with SuiteFolder(out).taken():
         refused = run([*command(out)[:4], "--out", str(out)])
-    assert refused.returncode == 2
+        more = run(command(out, "--arm", "late: rule=gd-euler"))
     assert "another process is at work on the suite" in refused.stderr
+    assert refused.returncode == more.returncode == 2
+    assert "late" not in [arm["slug"] for arm in definition(out)["arms"]]
 
 
 def test_a_damaged_definition_is_named(tmp_path):
@@ -222,7 +224,27 @@ def test_no_more_jobs_than_asked_for(tmp_path, monkeypatch):
     assert len(most) == 7
     # Exit code 0, but no final model: that is no success.
     assert [each.state for each in ended] == ["failed"] * 7
+    assert ended[0].said == "exit code 0"
     assert set(SuiteFolder(tmp_path).failures()) == {each.name for each in runs}
+
+
+def test_a_run_that_is_killed_is_said_to_be(tmp_path, monkeypatch):
+    monkeypatch.setattr("yuriiformer.suite.run.LOOK_EVERY", 0.001)
+    suite, runs = SuiteFolder(tmp_path), [RunSpec("a", "a", 0, tmp_path, 5)]
+    runs[0].log.parent.mkdir(parents=True)
+    runs[0].log.write_text("step 3/5 loss 2.0\n")
+    seen = []
+
+    def launch(run, slot):
+        seen.append(dict(suite.failures()))
+        return _Job([None, -9])
+
+    display = SuiteDisplay(io.StringIO())
+    for _ in range(2):
+        (ended,) = carry_out(suite, runs, launch, 1, display, Stopper())
+        assert (ended.state, ended.said) == ("failed", "killed by SIGKILL")
+        assert suite.failures() == {"a/seed-0": "killed by SIGKILL"}
+    assert seen == [{}, {}]  # while it runs again, it has not failed
 
 
 def test_last_words(tmp_path):
@@ -254,6 +276,11 @@ def test_progress_follows_a_run_that_cuts_its_records(tmp_path):
     part.rename(file)
     each.look()
     assert each.step == 1
+    with file.open("a") as more:
+        more.write('{"step": 2, "val_loss": 2.0}\n{"step": 3, "val_loss": "nan"}\n')
+    each.look()
+    assert str(each.val_loss) == "nan"  # not the one before
+    assert each.best == 2.0
     each.end("finished")
     assert overall([each]) == "1 of 1 runs finished"
 

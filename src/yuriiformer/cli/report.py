@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import shlex
 import shutil
 import sys
@@ -102,12 +103,14 @@ def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
         temperature=flags.temperature,
         seed=flags.seed,
     )
+    suites = [SuiteFolder(folder) for folder in flags.folders]
+    data = [Path(suite.read()["data"]["folder"]) for suite in suites if suite.exists]
     found = {}
     arms = [arm for each in comparisons for arm in each.arms]
     for number, arm in enumerate(arms, 1):
         if len(arms) > 3 and sys.stderr.isatty():
             print(f"\rsamples {number}/{len(arms)} ", end="", file=sys.stderr, flush=True)
-        found[str(arm.first.folder)] = samples_of(RunFolder(arm.first.folder), sampling)
+        found[str(arm.first.folder)] = samples_of(RunFolder(arm.first.folder), sampling, data)
     return found
 
 
@@ -117,7 +120,11 @@ def _commands(flags: Flags, arguments: Sequence[str]) -> list[tuple[str, str]]:
         suite = SuiteFolder(folder)
         if suite.exists:
             commands += [("the runs", text) for text in suite.read().get("commands", [])]
-    return [*commands, ("this report", shlex.join(["yurii", "report", *arguments]))]
+    return [*commands, ("this report", _here(["yurii", "report", *arguments]))]
+
+
+def _here(words: Sequence[str]) -> str:
+    return f"cd {shlex.quote(os.getcwd())} && {shlex.join(words)}"
 
 
 def _tables(comparisons: Sequence[Comparison], out: Path) -> None:

@@ -20,7 +20,7 @@ from yuriiformer.errors import ConfigError, YuriiError
 from yuriiformer.render.results import result_table
 from yuriiformer.render.suite import SuiteDisplay, overall
 from yuriiformer.render.tables import plain
-from yuriiformer.suite.arms import make_arms, parse_seeds, parse_settings, split_settings
+from yuriiformer.suite.arms import ArmSpec, make_arms, parse_seeds, parse_settings, split_settings
 from yuriiformer.suite.cluster import Cluster, cluster
 from yuriiformer.suite.collect import collect
 from yuriiformer.suite.folder import Request, RunSpec, SuiteFolder
@@ -84,8 +84,8 @@ class Flags:
 DESCRIPTION = (
     "Train several arms (rules, or rules with other settings) over several seeds on identical "
     "data. Interrupted at any point, the same command goes on: finished runs are kept, others "
-    f"resumed. Exit codes: 0 all finished, {FAILED} some failed, {EXIT_CODE} stopped by a signal. "
-    "'yurii report' shows the result."
+    f"resumed. Exit codes: 0 all finished, {FAILED} some failed, {EXIT_CODE} stopped by a signal, "
+    "2 the command can be mended. 'yurii report' shows the result."
 )
 
 
@@ -96,18 +96,20 @@ def run(arguments: list[str]) -> int:
         raise ConfigError("--out is needed: the folder of the suite")
     suite = SuiteFolder(flags.out)
     _check(flags)
-    data, runs = _runs(flags, suite, arguments)
-    if flags.print_commands:
-        for each in runs:
-            print(printed(each, data, flags.processes))
-        return 0
-    with suite.taken():
+    data, request = _asked(flags, suite)
+    with suite.taken():  # so that nothing is added to a suite that somebody else carries out
+        words = shlex.join(["yurii", "suite", *arguments])
+        here = f"cd {shlex.quote(os.getcwd())} && {words}"
+        runs = suite.runs() if request is None else suite.extend(request, here)
+        if flags.print_commands:
+            for each in runs:
+                print(printed(each, data, flags.processes))
+            return 0
         return _carry_out(flags, suite, data, runs)
 
 
-def _runs(flags: Flags, suite: SuiteFolder, arguments: Sequence[str]) -> tuple[Path, list[RunSpec]]:
-    """The data and the runs: those asked for, or all of the suite that is there."""
-    words = [word for word in arguments if word != "--print-commands"]
+def _asked(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request | None]:
+    """The data, and what is asked for; None is all of the suite that is there."""
     if not (flags.rules or flags.arm) and suite.exists:
         for name in ("grid", "set", "threads", "baseline"):
             if getattr(flags, name):
@@ -118,14 +120,12 @@ def _runs(flags: Flags, suite: SuiteFolder, arguments: Sequence[str]) -> tuple[P
         identity = _identity(data)
         suite.check_data(identity)
         if flags.seeds is None:
-            return data, suite.runs()
-        request = suite.request(identity, parse_seeds(flags.seeds))
-    else:
-        data, request = _request(flags)
-    return data, suite.extend(request, shlex.join(["yurii", "suite", *words]))
+            return data, None
+        return data, suite.request(identity, parse_seeds(flags.seeds))
+    return _request(flags, suite)
 
 
-def _request(flags: Flags) -> tuple[Path, Request]:
+def _request(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request]:
     """What the flags ask for."""
     if flags.preset not in PRESETS:
         preset(flags.preset, "")  # says which there are
@@ -134,7 +134,7 @@ def _request(flags: Flags) -> tuple[Path, Request]:
     common = parse_settings(split_settings(_all(flags.set)))
     if flags.data is None:
         raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
-    baseline = _baseline(flags, arms)
+    baseline = _baseline(flags.baseline, arms, suite)
     data = _identity(flags.data)
     return flags.data, Request(flags.preset, arms, seeds, data, common, _threads(flags), baseline)
 
@@ -147,15 +147,16 @@ def _all(words: Words) -> list[str]:
     return [word for group in words for word in group]
 
 
-def _baseline(flags: Flags, arms: Sequence[object]) -> str | None:
-    if flags.baseline is None:
+def _baseline(wanted: str | None, arms: Sequence[ArmSpec], suite: SuiteFolder) -> str | None:
+    """The folder's name of an arm, asked for now or before."""
+    if wanted is None:
         return None
-    for arm in arms:
-        names = (getattr(arm, "label", ""), getattr(arm, "slug", ""))
-        if flags.baseline in names:
-            return str(names[1])
-    known = ", ".join(getattr(arm, "slug", "") for arm in arms)
-    raise ConfigError(f"--baseline {flags.baseline!r} is no arm; there are {known}")
+    entries = [arm.entry() for arm in arms] + (suite.read()["arms"] if suite.exists else [])
+    for arm in entries:
+        if wanted in (arm["label"], arm["slug"]):
+            return str(arm["slug"])
+    known = ", ".join(dict.fromkeys(arm["slug"] for arm in entries))
+    raise ConfigError(f"--baseline {wanted!r} is no arm; there are {known}")
 
 
 def cores() -> int:
@@ -228,7 +229,10 @@ def _end(suite: SuiteFolder, runs: Sequence[Progress], *, report: bool) -> int:
         if not any(each.state == "finished" for each in runs):
             pass
         elif report and not stopped:
-            report_command.run([str(suite.path)])
+            try:
+                report_command.run([str(suite.path)])
+            except YuriiError as error:  # the runs themselves are fine
+                print(f"no report: {error}")
         else:
             _table(suite)
             print(f"look at it with: yurii report {suite.path}", flush=True)

@@ -246,7 +246,7 @@ def write_figures(
 
 def _all_of(comparison: Comparison) -> list[tuple[str, Figure]]:
     found = [("loss-curves" + ("" if x == "step" else f"-{x}"), loss_curves(comparison, x))
-             for x in ("step", "flops", "time")]  # fmt: skip
+             for x in ("step", "tokens", "flops", "time")]  # fmt: skip
     found += [
         ("difference", difference(comparison)),
         ("ranking", ranking(comparison)),

@@ -18,7 +18,15 @@ def headline(comparison: Comparison) -> list[str]:
             return ["No finished run has a validation loss at its end: nothing can be compared."]
         return ["No run has finished yet: curves are shown as far as they go."]
     base = comparison.baseline
-    said = [_first(ranked[0], comparison)]
+    sound = [each for each in ranked if not each.arm.broken]
+    broken = [each for each in ranked if each.arm.broken]
+    if not sound:
+        return ["Every arm has seeds that failed or diverged: nothing is claimed."]
+    said = [_first(sound[0], comparison)]
+    if broken:
+        said.append(f"{_names(broken)} failed or diverged with some seeds; nothing is claimed of "
+                    "their means over the others.")  # fmt: skip
+    ranked = sound
     others = [each for each in ranked if each.arm.slug != base.slug]
     if others and comparison.baseline_finished:
         known = len(others) == 1 and ranked[0] is others[0]  # then the first sentence says it all

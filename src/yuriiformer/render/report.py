@@ -22,8 +22,7 @@ from yuriiformer.suite.compare import Arm, Comparison, Outcome
 from yuriiformer.suite.results import Curves, Run
 
 SIGMAS = (0, 10, 50, 200)  # steps
-BUCKETS = 150  # of a raw curve, up to four points each
-POINTS = 250  # of a smoothed curve
+BUCKETS, SMOOTH_BUCKETS = 150, 80  # of a raw and a smoothed curve, up to four points each
 MOMENTS = 60  # of a coefficient's path
 
 Samples = Mapping[str, tuple[list[dict[str, Any]], str]]  # of an arm's first run, by its folder
@@ -187,11 +186,8 @@ def smoothed(step: Any, loss: Any, steps: int) -> dict[str, Any]:
     for sigma in SIGMAS:
         if sigma and (sigma > steps / 10 or len(step) < 3):
             continue
-        if sigma:
-            kept = np.unique(np.linspace(0, len(step) - 1, min(POINTS, len(step))).astype(int))
-            value = smooth(step, loss, sigma)
-        else:
-            kept, value = thin(step, loss, BUCKETS), np.asarray(loss)
+        value = smooth(step, loss, sigma)
+        kept = thin(step, value, SMOOTH_BUCKETS if sigma else BUCKETS)
         found[str(sigma)] = {"step": np.asarray(step)[kept], "loss": value[kept]}
     return found
 
@@ -242,7 +238,7 @@ def _facts(each: Outcome) -> list[list[str]]:
 
 def repeat_command(run: Run) -> str:
     """One run again, from the configuration in its folder."""
-    config = run.folder / "config.json"
+    config = run.folder.resolve() / "config.json"
     words = ["yurii", "train", "--config", str(config), "--data", run.saved["data"]["folder"]]
     return shlex.join([*words, "--out", "again"])
 

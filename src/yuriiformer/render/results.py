@@ -151,13 +151,16 @@ def result_table(comparison: Comparison) -> ResultTable:
 
 def lowest(outcomes: Sequence[Outcome], metric: str) -> set[str]:
     """The paper's rule for bold: slugs of the arms with the lowest mean of their panel (standard
-    compute or not), ties at the printed precision too."""
+    compute or not), ties at the printed precision too. An arm whose mean leaves out seeds that
+    failed or diverged is not among them, and one alone is nobody's lowest."""
     found: set[str] = set()
+    if len(outcomes) < 2:
+        return found
     for standard in (True, False):
         texts = {}
         for each in outcomes:
             mean = getattr(each, metric).mean
-            if each.arm.standard == standard and mean is not None:
+            if each.arm.standard == standard and mean is not None and not each.arm.broken:
                 texts[each.arm.slug] = f"{mean:.3f}"
         least = min(texts.values(), key=float, default="")
         found |= {slug for slug, text in texts.items() if text == least}
@@ -234,8 +237,9 @@ def _speedup(found: Speedup) -> Cell:
 
 def _cost(each: Outcome) -> dict[str, Cell]:
     arm = each.arm
-    finished = sum(run.finished for run in arm.runs)
-    status = "; ".join(f"seed {run.seed}: {run.status}" for run in arm.runs if not run.finished)
+    finished = sum(run.finished and not run.diverged for run in arm.runs)
+    words = {run.seed: "diverged" if run.diverged else run.status for run in arm.runs}
+    status = "; ".join(f"seed {seed}: {word}" for seed, word in words.items() if word != "finished")
     calls = " + ".join(str(count) for count in arm.rule.oracle_calls.values())
     differs = ", ".join(f"{name}={_show(own)}" for name, (_, own) in arm.differs.items())
     before = ", ".join(f"{name}={_show(base)}" for name, (base, _) in arm.differs.items())

@@ -123,7 +123,7 @@ def _most_interesting(runs: Sequence[Progress], rows: int) -> list[Progress]:
 def _losses(each: Progress) -> str:
     if each.val_loss is None:
         return f"{each.step} steps"
-    return f"validation loss {each.val_loss:.4f}, best {each.best:.4f}"
+    return f"validation loss {each.val_loss:.4f}, best {_text(each.best) or 'none'}"
 
 
 def _text(value: float | None) -> str:

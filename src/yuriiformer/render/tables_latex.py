@@ -215,7 +215,7 @@ def _cells(each: Outcome, metrics: Sequence[str], bold: dict[str, set[str]]) -> 
 
 def _short(half: float) -> str:
     """Without its leading zero."""
-    return f"{half:.3f}".removeprefix("0")
+    return "$<$.001" if 0 < half < 0.0005 else f"{half:.3f}".removeprefix("0")
 
 
 def _paper_title(figure: PaperFigure | None) -> str:
@@ -252,6 +252,10 @@ def _table(
     if most > 1:
         parts.append(f"Means of up to {most} seeds $\\pm$ half their 95\\,\\% intervals.")
     parts.append("Bold: the lowest of each panel, ties at the printed precision too.")
+    for _, each in outcomes:
+        if each.arm.differs:
+            fields = ", ".join(f"{field}={value}" for field, (_, value) in each.arm.differs.items())
+            parts.append(f"{escape(each.arm.label)} differs in {escape(fields)}.")
     if any(figures):
         parts.append(r"\textcolor{gray}{Grey}: the paper's figures.")
     if any(figure.unclear for figure in figures if figure is not None):

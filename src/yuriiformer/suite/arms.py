@@ -9,6 +9,7 @@ A grid multiplies arms: ``muon_lr=0.01,0.02`` makes two of each.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 import shlex
@@ -31,6 +32,7 @@ GROUPS: dict[str, Callable[[], Iterable[Rule]]] = {
     "standard": standard.values,
     "controls": controls.values,
 }
+LONGEST = 120  # bytes of a folder's name
 OWN = {"rule", "seed", "vocab_size", "valid_vocab"}  # not an arm's to set
 
 
@@ -61,7 +63,11 @@ class ArmSpec:
 
 
 def slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.=+,_-]+", "-", text).strip("-.") or "arm"
+    """A name for a folder: letters of any script, and not longer than file systems take."""
+    name = re.sub(r"[^\w.=+,-]+", "-", text).strip("-.") or "arm"
+    if len(name.encode()) > LONGEST:
+        name = f"{name[: LONGEST // 5]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return name
 
 
 def make_arms(names: Sequence[str], texts: Sequence[str], grid: Sequence[str]) -> list[ArmSpec]:
@@ -70,8 +76,12 @@ def make_arms(names: Sequence[str], texts: Sequence[str], grid: Sequence[str]) -
     arms += [parse_arm(text) for text in texts]
     if not arms:
         raise ConfigError("nothing to compare: give --rules or --arm")
-    axes = [_axis(text) for text in grid]
-    arms = [_vary(arm, point) for arm in arms for point in itertools.product(*axes)]
+    axes: dict[str, list[tuple[str, str]]] = {}
+    for text in grid:
+        for name, value in _axis(text):
+            axes.setdefault(name, []).append((name, value))
+    points = list(itertools.product(*axes.values()))
+    arms = [_vary(arm, point) for arm in arms for point in points]
     check_names([arm.entry() for arm in arms])
     return arms
 
@@ -141,6 +151,10 @@ def split_settings(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         if "=" not in word:
             raise ConfigError(f"--set {word!r} is not FIELD=VALUE")
+    names = [word.partition("=")[0].replace("-", "_") for word in words]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ConfigError(f"--set names {twice[0]} twice")
     return {word.partition("=")[0]: word.partition("=")[2] for word in words}
 
 

@@ -50,6 +50,12 @@ class Arm:
         """Whether a block calls each oracle once."""
         return all(count == 1 for count in self.rule.oracle_calls.values())
 
+    @property
+    def broken(self) -> bool:
+        """Whether its means leave out seeds that failed or diverged: the others may be the lucky
+        ones."""
+        return any(run.status == "failed" or run.diverged for run in self.runs)
+
     def values(self, metric: str) -> dict[int, float]:
         """``final``, ``best``, ``best_step``, ``train``, ``tokens_per_second`` by seed. Best is of
         finished runs only, or it would compare runs of different lengths."""
@@ -222,7 +228,7 @@ def _remarks(outcomes: Sequence[Outcome]) -> list[str]:
                 remarks.append(f"{where} failed after step {run.step}: {run.failure}.")
             elif run.status == "unfinished":
                 remarks.append(f"{where} has {run.step:,} of {run.steps:,} steps.")
-            elif run.final is None and run.validates:
+            elif run.diverged:
                 remarks.append(f"{where} ended with a loss that is not finite: it is in no mean.")
         if each.arm.differs:
             words = ", ".join(f"{name} {_show(own)} (baseline {_show(base)})"

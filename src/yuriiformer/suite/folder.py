@@ -92,7 +92,12 @@ class SuiteFolder:
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Nobody else carries the suite out meanwhile."""
-        with (self.path / ".lock").open("ab") as lock:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("ab")
+        except OSError as error:
+            raise RunError(f"{self.path} cannot be written: {error}") from None
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -148,7 +153,7 @@ class SuiteFolder:
         if self.exists:
             self.check_data(request.data)
             self._check_preset(saved, request)
-        threads = saved.get("threads", request.threads)
+        threads = saved.get("threads") or request.threads
         wanted = {arm.slug for arm in arms}
         others = [arm for arm in saved["arms"] if arm["slug"] not in wanted]
         check_names([*others, *(arm.entry() for arm in arms)])
@@ -175,7 +180,7 @@ class SuiteFolder:
         }
         write_json(self.file, definition)
         for run, config in runs:
-            if not run.config_file.exists():
+            if not run.folder.exists:  # what has begun keeps what it was begun with
                 run.config_file.parent.mkdir(parents=True, exist_ok=True)
                 write_json(run.config_file, config.to_dict())
         return [run for run, _ in runs]
@@ -219,6 +224,7 @@ class SuiteFolder:
             return
         before, after = self._stored(run).to_dict(), config.to_dict()
         changed = differences(before, after)
+        changed.pop("threads", None)  # those it was begun with are kept
         if changed:
             words = ", ".join(f"{name} {str(old)[:40]} -> {str(new)[:40]}"
                               for name, (old, new) in changed.items())  # fmt: skip

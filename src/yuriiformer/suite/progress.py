@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Literal
@@ -26,12 +27,14 @@ class Progress:
     said: str = ""  # what it ended with, if it failed
     began: float = 0.0
     first: int = 0
+    logged: int = 0  # bytes that its log had before this try
     _tail: MetricsTail | None = field(default=None, repr=False)
 
     def start(self, state: State) -> None:
         """It runs, from the step that its records have reached."""
         self.look()
         self.state, self.began, self.first = state, time.monotonic(), self.step
+        self.logged = self.run.log.stat().st_size if self.run.log.exists() else 0
 
     def look(self) -> None:
         """Read what is new."""
@@ -42,11 +45,10 @@ class Progress:
             self.loss = _number(record.get("loss"), self.loss)
             self.speed = _number(record.get("timing", {}).get("tokens_per_second"), self.speed)
             if "val_loss" in record:
-                self.val_loss = _number(record["val_loss"], self.val_loss)
-                if self.val_loss is not None:
-                    self.best = (
-                        self.val_loss if self.best is None else min(self.best, self.val_loss)
-                    )
+                self.val_loss = _number(record["val_loss"], math.nan)
+                known = [loss for loss in (self.best, self.val_loss)
+                         if loss is not None and math.isfinite(loss)]  # fmt: skip
+                self.best = min(known, default=None)
 
     def end(self, state: State, said: str = "") -> None:
         self.look()

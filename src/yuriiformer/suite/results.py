@@ -127,6 +127,11 @@ class Run:
         return len(self.curves.val_step) > 0
 
     @property
+    def diverged(self) -> bool:
+        """Whether it came to its end with a loss that is none."""
+        return self.finished and self.validates and self.final is None
+
+    @property
     def final(self) -> float | None:
         """Validation loss after the last step; only a finished run has one."""
         ends = self.finished and len(self.curves.val_step) > 0
@@ -166,7 +171,7 @@ class Run:
 
     def plan(self, name: str) -> float | None:
         """A number of the plan that the run was begun with."""
-        value = self.saved.get("plan", {}).get(name)
+        value = (self.saved.get("plan") or {}).get(name)
         return value if value else None
 
     @property

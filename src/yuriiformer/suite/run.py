@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -44,8 +45,8 @@ Launch = Callable[[RunSpec, int], Job]
 
 def command(run: RunSpec, data: Path, processes: int = 1) -> list[str]:
     """What carries a run out, begun or gone on with."""
-    train = ["train", "--config", str(run.config_file), "--data", str(data)]
-    train += ["--out", str(run.folder.path), "--resume"]
+    paths = [os.path.abspath(path) for path in (run.config_file, data, run.folder.path)]
+    train = ["train", "--config", paths[0], "--data", paths[1], "--out", paths[2], "--resume"]
     if processes == 1:
         return [sys.executable, "-m", "yuriiformer", *train]
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
@@ -109,7 +110,7 @@ def carry_out(
     while True:
         _collect(suite, slots, listener)
         if stopper.requested is None:
-            _start(seen, slots, launch, jobs, listener)
+            _start(suite, seen, slots, launch, jobs, listener)
         elif slots:
             _stop(slots)
         listener.show(seen)
@@ -138,6 +139,7 @@ def _collect(
 
 
 def _start(
+    suite: SuiteFolder,
     seen: Sequence[Progress],
     slots: dict[int, tuple[Progress, Job]],
     launch: Launch,
@@ -159,6 +161,7 @@ def _start(
         if free is None:
             return
         progress.start("running")
+        suite.note_failure(progress.run, None)
         slots[free] = (progress, launch(progress.run, free))
 
 
@@ -181,16 +184,18 @@ def _end(suite: SuiteFolder, progress: Progress, code: int, listener: Listener) 
     if progress.state == "stopped" and code < 0:  # it died of the signal before it could save
         progress.end("stopped")
         return
-    said = last_words(run.log) or f"exit code {code}"
+    said = last_words(run.log, progress.logged) or f"exit code {code}"
+    if code < 0:
+        said = f"killed by {signal.Signals(-code).name}"
     progress.end("failed", said)
     suite.note_failure(run, said)
     listener.say(f"{run.name} failed: {said}")
 
 
-def last_words(log: Path) -> str:
-    """The last line of a log that says what went wrong."""
+def last_words(log: Path, start: int = 0) -> str:
+    """The last line of a log, from a byte on, that says what went wrong."""
     try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-200:]
+        lines = log.read_bytes()[start:].decode("utf-8", "replace").splitlines()[-200:]
     except OSError:
         return ""
     said = [line.strip() for line in lines if line.strip()]

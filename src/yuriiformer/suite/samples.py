@@ -35,9 +35,9 @@ class Sampling:
     seed: int = 0
 
 
-def sample_run(folder: RunFolder, sampling: Sampling) -> dict[str, Any]:
+def sample_run(folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ()) -> dict[str, Any]:
     """The run's samples: those in its folder, if they are of this checkpoint and these settings,
-    else new ones."""
+    else new ones. ``data`` are other places where the run's data may stand by now."""
     checkpoint = _checkpoint(folder)
     settings = {**asdict(sampling), "prompts": list(sampling.prompts)}
     made_from = {
@@ -49,7 +49,7 @@ def sample_run(folder: RunFolder, sampling: Sampling) -> dict[str, Any]:
     known = _read(folder.path / FILE)
     if all(known.get(key) == value for key, value in made_from.items()):
         return known
-    store = TokenStore.open(folder.read_config()["data"]["folder"])
+    store = TokenStore.open(_data(folder, data))
     tokenizer = store.tokenizer()
     prompts = list(sampling.prompts) or _prompts(store, tokenizer, sampling.count)
     model = load_model(checkpoint.folder)
@@ -70,10 +70,12 @@ def sample_run(folder: RunFolder, sampling: Sampling) -> dict[str, Any]:
     return made
 
 
-def samples_of(folder: RunFolder, sampling: Sampling) -> tuple[list[dict[str, Any]], str]:
+def samples_of(
+    folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ()
+) -> tuple[list[dict[str, Any]], str]:
     """The same for a page: the samples, and a line on them or on why there are none."""
     try:
-        made = sample_run(folder, sampling)
+        made = sample_run(folder, sampling, data)
     except (YuriiError, OSError) as error:
         return [], f"no sample: {error}"
     note = (
@@ -81,6 +83,12 @@ def samples_of(folder: RunFolder, sampling: Sampling) -> tuple[list[dict[str, An
         f"{sampling.temperature:g}, top-k {sampling.top_k}, seed {sampling.seed}"
     )
     return made["samples"], note
+
+
+def _data(folder: RunFolder, others: Sequence[Path]) -> Path:
+    """Where the run says its data are, or the first other place that is there."""
+    own = Path(folder.read_config()["data"]["folder"])
+    return next((place for place in (own, *others) if place.is_dir()), own)
 
 
 def _checkpoint(folder: RunFolder) -> Checkpoint:

@@ -130,3 +130,36 @@ def test_an_arm_beside_its_own_copy(tmp_path):
 def test_the_curve_of_a_falling_loss_is_what_it_says():
     curve = falling(1.0, 100)
     assert curve(np.array([100.0]))[0] == pytest.approx(1.0, abs=2e-3)
+
+
+def test_nothing_is_claimed_of_an_arm_that_lost_seeds(tmp_path):
+    """The seeds that are left may be the lucky ones."""
+    base = arm(tmp_path, GD, {0: 1.0, 1: 1.1, 2: 1.2})
+    lucky = arm(tmp_path, NESTEROV, {0: 0.5, 1: 0.6})
+    lost = arm(
+        tmp_path / "lost", NESTEROV, {2: 1.0}, val=lambda step: np.where(step > 50, np.inf, 2)
+    )
+    both = type(lucky)(lucky.label, lucky.slug, [*lucky.runs, *lost.runs])
+    text = said(base, both)
+    assert text.startswith("GD+Lie–Trotter ends lowest")
+    assert "Nesterov+Lie–Trotter failed or diverged with some seeds; nothing is claimed" in text
+    comparison = compare([base, both])
+    assert any("seed 2 ended with a loss that is not finite" in each for each in comparison.remarks)
+    rows = page(comparison)["groups"][0]["table"]["rows"]
+    assert rows[1]["cells"]["seeds"]["text"] == "2/3"
+    assert not rows[1]["cells"]["final"].get("bold")
+    assert rows[0]["cells"]["final"]["bold"]
+
+
+def test_other_seeds_are_ranked_by_what_is_common(tmp_path):
+    base = arm(tmp_path, GD, {0: 1.0, 1: 2.0})
+    easy = arm(tmp_path, NESTEROV, {0: 1.1})  # worse on the one seed that both have
+    comparison = compare([base, easy])
+    assert [each.arm.slug for each in comparison.ranked()] == [GD, NESTEROV]
+    assert any("Arms have other seeds" in each for each in comparison.remarks)
+    assert "GD+Lie–Trotter ends lowest" in said(base, easy)
+
+
+def test_no_validation_is_said(tmp_path):
+    found = arm(tmp_path, GD, {0: 1.0}, every=0)
+    assert headline(compare([found]))[0].startswith("No finished run has a validation loss")

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from yuriiformer.methods.interpreter import LAYER_NORM_EPS, Observer, run_program
 from yuriiformer.methods.passes import Program
+from yuriiformer.model.cache import Memories
 from yuriiformer.model.coefficients import Coefficients
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
@@ -32,11 +33,17 @@ class Block(nn.Module):
         self.coefficients = Coefficients(config, layer)
 
     def forward(
-        self, streams: dict[str, Tensor], context: Context, observer: Observer | None = None
+        self,
+        streams: dict[str, Tensor],
+        context: Context,
+        observer: Observer | None = None,
+        memories: Memories | None = None,
     ) -> dict[str, Tensor]:
         # Under autocast an oracle answers in bfloat16; the streams stay in their own precision.
         def attn(Y: Tensor, call: int) -> Tensor:
-            answer: Tensor = self.attn(Y, Context(context.positions, call))
+            memory = None if memories is None else memories.call(call)
+            own = Context(context.positions, call, memory, context.mask, context.causal)
+            answer: Tensor = self.attn(Y, own)
             return answer.to(Y.dtype)
 
         def mlp(Y: Tensor, call: int) -> Tensor:

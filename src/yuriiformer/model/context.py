@@ -6,16 +6,25 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from yuriiformer.model.cache import Memory
+
 
 @dataclass(frozen=True)
 class Context:
     """Of one oracle call.
 
     Args:
-        positions: (token,), the place of each token in its sequence.
+        positions: (token,), or (batch, token) where rows differ: the place of each token in its
+            sequence.
         call: how many times this oracle has been called in this block before. Two calls share
             their weights but not what they remember.
+        memory: of attention, while text is generated: keys and values of the tokens before.
+        mask: True where a token may look, to be broadcast to (batch, head, token, key); None with
+            ``causal`` is the plain causal mask, and without it there is nothing to hide.
     """
 
     positions: Tensor
     call: int = 0
+    memory: Memory | None = None
+    mask: Tensor | None = None
+    causal: bool = True

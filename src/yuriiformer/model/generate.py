@@ -1,77 +1,167 @@
-"""Text from a model: token after token, each drawn from what the model predicts next."""
+"""Text from a model: token after token, each drawn from what the model predicts next.
+
+A model sees at most ``context`` tokens. A text that outgrows them goes on from its last half: with
+learned positions what is remembered of tokens would be of the wrong place, so that half is encoded
+again, and then grows until it is full once more. Where the window of a text begins depends on its
+length alone; so a text comes out the same with or without a cache, alone or among others.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from yuriiformer.errors import InputError
+from yuriiformer.model.cache import Cache, places
+from yuriiformer.model.context import Context
+from yuriiformer.model.oracles import oracle_pair
+from yuriiformer.model.sampling import Sampling, generators
 
 if TYPE_CHECKING:
     from yuriiformer.model.model import YuriiFormer
 
+Rows = list[list[int]]
 
-@torch.no_grad()
+
+def window_start(length: int, context: int) -> int:
+    """Where the part of a text that the model sees begins, when the text has ``length`` tokens."""
+    if length <= context:
+        return 0
+    half = max(1, context // 2)
+    stride = context - half + 1
+    return context + 1 - half + (length - context - 1) // stride * stride
+
+
+class Predictor:
+    """The logits of each row's next token, (batch, real vocabulary), as the rows grow."""
+
+    def __init__(self, model: YuriiFormer, *, cached: bool = True) -> None:
+        self.model = model
+        self.context = model.config.context
+        able = cached and oracle_pair(model.config).caches
+        self.cache = Cache(len(model.blocks), self.context) if able else None
+        self.starts: list[int] = []
+        self.pads: Tensor | None = None
+
+    def __call__(self, rows: Rows) -> Tensor:
+        starts = [window_start(len(row), self.context) for row in rows]
+        if self.cache is None:
+            return self._all_anew([row[start:] for row, start in zip(rows, starts, strict=True)])
+        if starts == self.starts:  # every row has one token more
+            return self._next([row[-1:] for row in rows])
+        self.starts = starts
+        self.cache.clear()
+        windows = [row[start:] for row, start in zip(rows, starts, strict=True)]
+        longest = max(map(len, windows))
+        missing = [longest - len(window) for window in windows]
+        self.pads = torch.tensor(missing, device=self._device) if any(missing) else None
+        return self._next([[0] * pad + row for pad, row in zip(missing, windows, strict=True)])
+
+    @property
+    def _device(self) -> torch.device:
+        return self.model.token_table.device
+
+    def _next(self, rows: Rows) -> Tensor:
+        """Encode new tokens after those remembered."""
+        assert self.cache is not None
+        tokens = torch.tensor(rows, device=self._device)
+        count = tokens.shape[1]
+        positions, mask, causal = places(self.cache.length, count, self.pads, self._device)
+        context = Context(positions, mask=mask, causal=causal)
+        hidden = self.model.hidden(tokens, context, self.cache.blocks)
+        self.cache.length += count
+        return self._logits(hidden[:, -1])
+
+    def _all_anew(self, windows: Rows) -> Tensor:
+        """Without a cache; rows of one length together."""
+        found: dict[int, Tensor] = {}
+        for length in {len(window) for window in windows}:
+            which = [i for i, window in enumerate(windows) if len(window) == length]
+            tokens = torch.tensor([windows[i] for i in which], device=self._device)
+            logits = self._logits(self.model.hidden(tokens)[:, -1])
+            found |= dict(zip(which, logits, strict=True))
+        return torch.stack([found[i] for i in range(len(windows))])
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        logits = F.linear(hidden, self.model.token_table)
+        return logits[:, : self.model.config.real_vocab].float()  # padded ids are never produced
+
+
+def stream(
+    model: YuriiFormer,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    sampling: Sampling | None = None,
+    *,
+    seed: int = 0,
+    end: int | None = None,
+    cached: bool = True,
+) -> Iterator[list[int | None]]:
+    """The tokens that continue each prompt, one of each at a time; None where a row has ended.
+
+    Args:
+        prompts: of any lengths, each at least one token.
+        sampling: how tokens are drawn; plain draws by default.
+        seed: the same seed gives the same text; each row has draws of its own.
+        end: a row that draws this token (end of text) gives it and is over.
+        cached: remember keys and values; off only to compare.
+    """
+    sampling = sampling or Sampling()
+    rows = _check(prompts, max_new_tokens, model.config.vocab_size)
+    chances = generators(seed, len(rows))
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            predict = Predictor(model, cached=cached)
+            over = [False] * len(rows)
+            for _ in range(max_new_tokens):
+                drawn = sampling.draw(predict(rows).cpu(), rows, chances).tolist()
+                yield [None if done else token for done, token in zip(over, drawn, strict=True)]
+                for row, token in zip(rows, drawn, strict=True):
+                    row.append(token)
+                over = [done or token == end for done, token in zip(over, drawn, strict=True)]
+                if all(over):
+                    return
+    finally:
+        model.train(was_training)
+
+
 def generate(
     model: YuriiFormer,
     tokens: Tensor,
     max_new_tokens: int,
+    sampling: Sampling | None = None,
     *,
-    temperature: float = 1.0,
-    top_k: int | None = None,
     seed: int = 0,
     end: int | None = None,
+    cached: bool = True,
 ) -> Tensor:
-    """Continue ``tokens`` (batch, token): the tokens given, and those drawn after them.
-
-    Args:
-        temperature: 0 takes the likeliest token each time.
-        top_k: draw among that many likeliest.
-        seed: the same seed gives the same text.
-        end: a row that has drawn this token (end of text) is filled up with it.
-    """
-    _check(tokens, max_new_tokens, temperature, top_k)
-    generator = torch.Generator().manual_seed(seed)  # on the CPU: the same draws on any device
-    context = model.config.context
-    was_training = model.training
-    model.eval()
-    ended = torch.zeros(len(tokens), dtype=torch.bool)
-    try:
-        for _ in range(max_new_tokens):
-            logits = model(tokens[:, -context:])[:, -1].float().cpu()  # (batch, vocab)
-            drawn = _draw(logits[:, : model.config.real_vocab], temperature, top_k, generator)
-            if end is not None:
-                drawn = torch.where(ended, end, drawn)
-                ended |= drawn == end
-            tokens = torch.cat([tokens, drawn[:, None].to(tokens)], dim=1)
-            if bool(ended.all()):
-                break
-    finally:
-        model.train(was_training)
-    return tokens
+    """Continue ``tokens`` (batch, token): the tokens given, and those drawn after them. A row that
+    has drawn ``end`` is filled up with it."""
+    if not isinstance(tokens, Tensor) or tokens.ndim != 2:
+        shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise InputError(f"tokens to continue are a tensor (batch, token), not {shape}")
+    new = list(
+        stream(model, tokens.tolist(), max_new_tokens, sampling, seed=seed, end=end, cached=cached)
+    )
+    columns = [[end if token is None else token for token in column] for column in new]
+    added = torch.tensor(columns, dtype=tokens.dtype, device=tokens.device)
+    return torch.cat([tokens, added.reshape(len(new), len(tokens)).T], dim=1)
 
 
-def _draw(
-    logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator
-) -> Tensor:
-    """One token a row of (batch, vocab)."""
-    if temperature == 0:
-        return logits.argmax(dim=-1)
-    if top_k is not None:
-        least = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
-        logits = logits.masked_fill(logits < least, -torch.inf)
-    probabilities = torch.softmax(logits / temperature, dim=-1)
-    return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
-
-
-def _check(tokens: Tensor, count: int, temperature: float, top_k: int | None) -> None:
-    if tokens.ndim != 2 or tokens.shape[1] < 1:
-        raise InputError(f"tokens to continue are (batch, token), not {tuple(tokens.shape)}")
-    if count < 0:
-        raise InputError(f"max_new_tokens must be at least 0, not {count}")
-    if not 0 <= temperature < float("inf"):
-        raise InputError(f"temperature must be a number of at least 0, not {temperature}")
-    if top_k is not None and top_k < 1:
-        raise InputError(f"top_k must be at least 1, not {top_k}")
+def _check(prompts: Sequence[Sequence[int]], count: int, vocab_size: int) -> Rows:
+    if not isinstance(count, int) or count < 0:
+        raise InputError(f"max_new_tokens must be a whole number of at least 0, not {count}")
+    rows = [[int(token) for token in prompt] for prompt in prompts]
+    for row in rows:
+        if not row:
+            raise InputError("a prompt has at least one token")
+        wrong = [token for token in row if not 0 <= token < vocab_size]
+        if wrong:
+            raise InputError(f"token {wrong[0]} is not in the vocabulary of {vocab_size}")
+    return rows

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from torch import nn
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from yuriiformer.model.context import Context
 
 
 class Linear(nn.Linear):
@@ -27,6 +32,15 @@ class Linear(nn.Linear):
 
     def reset_parameters(self) -> None:
         """Nothing: PyTorch's own start would be overwritten, and would move the global RNG."""
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, context: Context, **options: Any) -> Tensor:
+    """Attention over (batch, head, token, d_head), also over the keys and values remembered."""
+    if context.memory is not None:
+        k, v = context.memory.extend(k, v)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=context.mask, is_causal=context.causal, **options
+    )
 
 
 class Table(nn.Embedding):

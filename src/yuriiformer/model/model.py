@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
@@ -11,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from yuriiformer.methods.interpreter import unit
 from yuriiformer.model.block import Block
+from yuriiformer.model.cache import Memories
 from yuriiformer.model.checks import check_tokens
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
@@ -19,6 +21,7 @@ from yuriiformer.model.init import initialize
 from yuriiformer.model.layers import Table
 from yuriiformer.model.loss import mean_cross_entropy
 from yuriiformer.model.oracles import oracle_pair
+from yuriiformer.model.sampling import Sampling
 
 
 class Tables(nn.Module):
@@ -81,18 +84,28 @@ class YuriiFormer(nn.Module):
             return F.linear(hidden, self.token_table)
         return mean_cross_entropy(hidden, self.token_table, targets)
 
-    def hidden(self, tokens: Tensor) -> Tensor:
-        """X after the last block and the final norm: (batch, token, d)."""
-        positions = torch.arange(tokens.shape[1], device=tokens.device)
-        streams = self.start_streams(tokens, positions)
+    def hidden(
+        self,
+        tokens: Tensor,
+        context: Context | None = None,
+        memories: Sequence[Memories] | None = None,
+    ) -> Tensor:
+        """X after the last block and the final norm: (batch, token, d).
+
+        ``context`` says where the tokens stand and what they see, if it is not plainly a text from
+        its beginning; ``memories``, one a block, hold what came before them.
+        """
+        context = context or Context(torch.arange(tokens.shape[1], device=tokens.device))
+        streams = self.start_streams(tokens, context.positions)
         if self.stream_dtype is not None:
             streams = {name: value.to(self.stream_dtype) for name, value in streams.items()}
-        context = Context(positions)
-        for block in self.blocks:
+        for layer, block in enumerate(self.blocks):
             if self.recompute and torch.is_grad_enabled():
                 streams = checkpoint(block, streams, context, use_reentrant=False)
-            else:
+            elif memories is None:
                 streams = block(streams, context)
+            else:
+                streams = block(streams, context, memories=memories[layer])
         result: Tensor = self.norm(streams["X"].to(self.token_table.dtype))
         return result
 
@@ -103,13 +116,18 @@ class YuriiFormer(nn.Module):
         *,
         temperature: float = 1.0,
         top_k: int | None = None,
+        top_p: float | None = None,
+        repetition_penalty: float = 1.0,
         seed: int = 0,
         end: int | None = None,
     ) -> Tensor:
-        """Continue ``tokens``; see `yuriiformer.model.generate.generate`."""
-        return generate(
-            self, tokens, max_new_tokens, temperature=temperature, top_k=top_k, seed=seed, end=end
-        )
+        """Continue ``tokens`` (batch, token): those given, and those drawn after them.
+
+        Temperature 0 is greedy. A row that has drawn ``end`` is filled up with it. For prompts of
+        unequal lengths, and tokens as they come, see `yuriiformer.model.generate.stream`.
+        """
+        sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
+        return generate(self, tokens, max_new_tokens, sampling, seed=seed, end=end)
 
     def start_streams(self, tokens: Tensor, positions: Tensor) -> dict[str, Tensor]:
         """Every stream before the first block, as the rule says it starts."""

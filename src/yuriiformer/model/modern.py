@@ -10,7 +10,7 @@ from yuriiformer.errors import ConfigError
 from yuriiformer.methods.interpreter import LAYER_NORM_EPS
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
-from yuriiformer.model.layers import Linear
+from yuriiformer.model.layers import Linear, attend
 from yuriiformer.model.paper import output_scale
 
 ROTARY_BASE = 10_000.0
@@ -33,7 +33,8 @@ def rotate(x: Tensor, positions: Tensor) -> Tensor:
     half = x.shape[-1] // 2
     index = torch.arange(half, device=x.device, dtype=torch.float32)
     frequency = ROTARY_BASE ** (-index / half)
-    angle = positions.to(torch.float32)[:, None] * frequency  # (token, half)
+    angle = positions.to(torch.float32)[..., None] * frequency  # (token, half)
+    angle = angle[:, None] if positions.ndim == 2 else angle  # rows differ: (batch, 1, token, half)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     first, second = x[..., :half], x[..., half:]
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
@@ -58,7 +59,7 @@ class GroupedAttention(nn.Module):
         kv = self.kv(Y).view(batch, token, 2 * self.n_kv_head, self.d_head).transpose(1, 2)
         k, v = kv.chunk(2, dim=1)  # each (batch, kv head, token, d_head)
         q, k = rotate(q, context.positions), rotate(k, context.positions)
-        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        heads = attend(q, k, v, context, enable_gqa=True)
         result: Tensor = self.out(heads.transpose(1, 2).reshape(batch, token, d))
         return result
 

@@ -35,6 +35,8 @@ class OraclePair:
         norm: from a configuration to the model's final norm.
         learned_positions: whether the model adds position tables (False where attention knows
             positions by itself).
+        caches: whether attention uses ``context.memory``, ``mask`` and ``causal``, so that text can
+            be generated without computing all of it again for every token.
         check: raises a `ConfigError` for configurations the pair cannot serve.
     """
 
@@ -42,12 +44,13 @@ class OraclePair:
     mlp: Callable[[ModelConfig], nn.Module]
     norm: Callable[[ModelConfig], nn.Module]
     learned_positions: bool = True
+    caches: bool = False
     check: Callable[[ModelConfig], None] = lambda config: None
 
 
 _PAIRS = {
-    "paper": OraclePair(Attention, MLP, layer_norm, True, check_paper),
-    "modern": OraclePair(GroupedAttention, SwiGLU, rms_norm, False, check_modern),
+    "paper": OraclePair(Attention, MLP, layer_norm, True, True, check_paper),
+    "modern": OraclePair(GroupedAttention, SwiGLU, rms_norm, False, True, check_modern),
 }
 
 

@@ -9,7 +9,7 @@ from yuriiformer.errors import ConfigError
 from yuriiformer.methods.interpreter import LAYER_NORM_EPS
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
-from yuriiformer.model.layers import Linear
+from yuriiformer.model.layers import Linear, attend
 
 
 def layer_norm(config: ModelConfig) -> nn.LayerNorm:
@@ -38,7 +38,7 @@ class Attention(nn.Module):
             part.view(batch, token, self.n_head, d // self.n_head).transpose(1, 2)
             for part in self.qkv(self.norm(Y)).split(d, dim=-1)
         )  # each (batch, head, token, d_head)
-        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        heads = attend(q, k, v, context)
         result: Tensor = self.out(heads.transpose(1, 2).reshape(batch, token, d))
         return result
 

@@ -1,0 +1,102 @@
+"""What attention remembers while text is generated: keys and values, a slot for every call.
+
+Two attention calls in a block share their weights but ask at different points, so each has a slot
+of its own. Which calls there are comes from the rule: a slot is made when its call first happens.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Memory(Protocol):
+    """Where one attention call keeps its keys and values."""
+
+    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add those of new tokens (batch, head, token, d_head); all of them so far."""
+
+
+class Memories(Protocol):
+    """The memories of one block, by the number of the attention call."""
+
+    def call(self, number: int) -> Memory: ...
+
+
+class Slot:
+    """Room for ``size`` tokens, filled from the left. The shape is whatever the oracle keeps."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.length = 0
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+
+    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        if self.keys is None or self.values is None:
+            shapes = [(*each.shape[:2], self.size, each.shape[3]) for each in (keys, values)]
+            self.keys, self.values = keys.new_empty(shapes[0]), values.new_empty(shapes[1])
+        end = self.length + keys.shape[2]
+        self.keys[:, :, self.length : end] = keys
+        self.values[:, :, self.length : end] = values
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+
+class BlockCache:
+    """The slots of one block."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.slots: list[Slot] = []
+
+    def call(self, number: int) -> Slot:
+        while len(self.slots) <= number:
+            self.slots.append(Slot(self.size))
+        return self.slots[number]
+
+
+class Cache:
+    """The memories of a whole model, for up to ``size`` tokens."""
+
+    def __init__(self, layers: int, size: int) -> None:
+        self.blocks = [BlockCache(size) for _ in range(layers)]
+        self.size = size
+        self.length = 0  # tokens that every slot has seen
+
+    @property
+    def slots(self) -> list[Slot]:
+        return [slot for block in self.blocks for slot in block.slots]
+
+    def clear(self) -> None:
+        """Forget everything, keep the room."""
+        self.length = 0
+        for slot in self.slots:
+            slot.length = 0
+
+
+def places(
+    length: int, tokens: int, pads: Tensor | None, device: torch.device
+) -> tuple[Tensor, Tensor | None, bool]:
+    """Positions of new tokens after ``length`` others, and who may look at whom.
+
+    ``pads`` (batch,) is how much padding stands before each row. Gives positions, (token,) or
+    (batch, token); a mask (batch, 1, token, key) where one is needed; and whether the plain causal
+    mask is what is meant.
+    """
+    rows = torch.arange(length, length + tokens, device=device)
+    if pads is None:
+        if length == 0:
+            return rows, None, tokens > 1
+        if tokens == 1:
+            return rows, None, False  # the newest sees all
+    columns = torch.arange(length + tokens, device=device)
+    seen = columns <= rows[:, None]  # (token, key)
+    if pads is None:
+        return rows, seen, False
+    real = columns >= pads[:, None]  # (batch, key)
+    # Padding sees itself: a row without any key would be NaN.
+    mask = (seen & real[:, None]) | (columns == rows[:, None])
+    return (rows - pads[:, None]).clamp(min=0), mask[:, None], False

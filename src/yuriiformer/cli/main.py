@@ -19,6 +19,7 @@ COMMANDS = {
     "train": "train a model: presets of the paper and of CPU scale, resumable, on many processes",
     "suite": "compare rules: several seeds, the same data, in parallel, resumable",
     "report": "tables, figures and a page from runs and suites",
+    "sample": "text from a trained model",
     "rules": "list the update rules, show one's equations, draw its block",
 }
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer
-from yuriiformer.errors import CheckpointError, InputError, RunError, YuriiError
+from yuriiformer.errors import YuriiError
+from yuriiformer.evaluation.opening import about, find_checkpoint, open_model
 from yuriiformer.files import write_json
-from yuriiformer.model.files import WEIGHTS, load_model
-from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, Checkpoint, read_checkpoint
+from yuriiformer.model import sampling as model_sampling
+from yuriiformer.model.generate import stream
 from yuriiformer.runs.folder import RunFolder
 
 FILE = "samples.json"
@@ -38,33 +38,25 @@ class Sampling:
 def sample_run(folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ()) -> dict[str, Any]:
     """The run's samples: those in its folder, if they are of this checkpoint and these settings,
     else new ones. ``data`` are other places where the run's data may stand by now."""
-    checkpoint = _checkpoint(folder)
     settings = {**asdict(sampling), "prompts": list(sampling.prompts)}
-    made_from = {
-        "checkpoint": checkpoint.folder.name,
-        "step": checkpoint.step,
-        "sha256": checkpoint.manifest["files"][WEIGHTS]["sha256"],
-        "settings": settings,
-    }
+    made_from = {**about(find_checkpoint(folder)), "settings": settings}
     known = _read(folder.path / FILE)
     if all(known.get(key) == value for key, value in made_from.items()):
         return known
-    store = TokenStore.open(_data(folder, data))
-    tokenizer = store.tokenizer()
-    prompts = list(sampling.prompts) or _prompts(store, tokenizer, sampling.count)
-    model = load_model(checkpoint.folder)
+    run = open_model(folder.path, data=data)
+    prompts = list(sampling.prompts) or _prompts(run.store, run.tokenizer, sampling.count)
+    ids = [tokens.tolist() for tokens in run.tokenizer.encode_batch(prompts)]
+    how = model_sampling.Sampling(sampling.temperature, sampling.top_k)
+    columns = list(
+        stream(run.model, ids, sampling.max_new_tokens, how, seed=sampling.seed,
+               end=run.tokenizer.end_of_text)
+    )  # fmt: skip
     samples = []
-    for number, prompt in enumerate(prompts):
-        ids = torch.from_numpy(tokenizer.encode_batch([prompt])[0].astype(np.int64))[None]
-        if not ids.shape[1]:
-            raise InputError("a prompt has at least one character")
-        text = model.generate(
-            ids, sampling.max_new_tokens, temperature=sampling.temperature, top_k=sampling.top_k,
-            seed=sampling.seed + number, end=tokenizer.end_of_text,
-        )[0, ids.shape[1] :].tolist()  # fmt: skip
-        ended = tokenizer.end_of_text in text
-        text = text[: text.index(tokenizer.end_of_text)] if ended else text
-        samples.append({"prompt": prompt, "text": tokenizer.decode(text), "ended": ended})
+    for prompt, row in zip(prompts, zip(*columns, strict=True), strict=True):
+        text = [token for token in row if token is not None]
+        ended = run.tokenizer.end_of_text in text
+        words = run.tokenizer.decode(text[:-1] if ended else text)
+        samples.append({"prompt": prompt, "text": words, "ended": ended})
     made = {**made_from, "samples": samples}
     write_json(folder.path / FILE, made)
     return made
@@ -83,24 +75,6 @@ def samples_of(
         f"{sampling.temperature:g}, top-k {sampling.top_k}, seed {sampling.seed}"
     )
     return made["samples"], note
-
-
-def _data(folder: RunFolder, others: Sequence[Path]) -> Path:
-    """Where the run says its data are, or the first other place that is there."""
-    own = Path(folder.read_config()["data"]["folder"])
-    return next((place for place in (own, *others) if place.is_dir()), own)
-
-
-def _checkpoint(folder: RunFolder) -> Checkpoint:
-    """The best model, or the one that is there."""
-    problem = None
-    for name in (BEST, FINAL, LAST):
-        if (folder.checkpoints / name).is_dir():
-            try:
-                return read_checkpoint(folder.checkpoints / name)
-            except CheckpointError as error:
-                problem = error
-    raise problem or RunError(f"{folder.path} has no checkpoint yet")
 
 
 def _read(path: Path) -> dict[str, Any]:

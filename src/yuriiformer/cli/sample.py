@@ -1,0 +1,152 @@
+"""``yurii sample``: text from a trained model, as it comes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.data.tokenizers import Tokenizer
+from yuriiformer.errors import ConfigError, InputError
+from yuriiformer.evaluation.opening import Opened, open_model
+from yuriiformer.model.generate import stream
+from yuriiformer.model.sampling import Sampling
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of ``yurii sample``."""
+
+    run: tyro.conf.Positional[Path] = Path()
+    """Folder of a run."""
+    prompt: str | None = None
+    """Text to continue; - reads it from standard input. A new text is begun if none is given."""
+    n: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 1
+    """How many samples."""
+    max_new_tokens: int = 200
+    """Longest continuation."""
+    temperature: float = 0.8
+    """Below 1 keeps to likelier tokens; 0 is greedy."""
+    top_k: int | None = 50
+    """Draw among that many likeliest tokens (None: all)."""
+    top_p: float | None = None
+    """Draw among the likeliest tokens that together have this probability."""
+    repetition_penalty: float = 1.0
+    """Above 1: tokens that the text has already become less likely."""
+    seed: int = 0
+    """The same seed gives the same text."""
+    ignore_end: bool = False
+    """Go on after an end of text."""
+    checkpoint: Literal["best", "final", "last"] | None = None
+    """Which; the best by validation loss if not given."""
+    data: Path | None = None
+    """Where the run's data (its tokeniser) are, if they were moved."""
+    json: bool = False
+    """Print JSON."""
+
+
+DESCRIPTION = "Generate text with the model of a run. What is printed first is the prompt."
+
+
+def run(arguments: list[str]) -> int:
+    """``yurii sample RUN``"""
+    flags = parse_flags("yurii sample", Flags(), arguments, DESCRIPTION)
+    if flags.run == Path():
+        raise ConfigError("the folder of a run is needed: yurii sample RUN")
+    if flags.n < 1:
+        raise ConfigError(f"-n must be at least 1, not {flags.n}")
+    sampling = Sampling(flags.temperature, flags.top_k, flags.top_p, flags.repetition_penalty)
+    prompt = _prompt(flags.prompt)
+    opened = open_model(flags.run, flags.checkpoint, [flags.data] if flags.data else [])
+    tokens = _encode(opened, prompt)
+    end = None if flags.ignore_end else opened.tokenizer.end_of_text
+    columns = stream(
+        opened.model, [tokens] * flags.n, flags.max_new_tokens, sampling, seed=flags.seed, end=end
+    )
+    if flags.json:
+        _print_json(flags, opened, prompt, list(columns))
+    else:
+        _print(opened.tokenizer, prompt, columns, flags.n)
+    return 0
+
+
+def _prompt(given: str | None) -> str | None:
+    if given == "-":
+        given = sys.stdin.read()
+    if given == "":
+        raise InputError("the prompt is empty: give some text, or leave --prompt out to begin one")
+    return given
+
+
+def _encode(opened: Opened, prompt: str | None) -> list[int]:
+    if prompt is None:
+        return [opened.tokenizer.end_of_text]
+    tokens: list[int] = opened.tokenizer.encode_batch([prompt])[0].tolist()
+    context = opened.model.config.context
+    if len(tokens) > context:
+        print(
+            f"note: the prompt has {len(tokens)} tokens, of which the model sees the last part "
+            f"(its context is {context})",
+            file=sys.stderr,
+        )
+    return tokens
+
+
+class Decoder:
+    """Text of tokens as they come; a character that is not whole yet waits for its rest."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.tokens: list[int] = []
+        self.shown = 0
+
+    def add(self, token: int) -> str:
+        if token == self.tokenizer.end_of_text:
+            return ""
+        self.tokens.append(token)
+        text = self.tokenizer.decode(self.tokens)
+        whole = text.rstrip("\ufffd") if len(text) - self.shown < 8 else text
+        new, self.shown = whole[self.shown :], max(self.shown, len(whole))
+        return new
+
+    def rest(self) -> str:
+        return self.tokenizer.decode(self.tokens)[self.shown :]
+
+
+def _print(
+    tokenizer: Tokenizer, prompt: str | None, columns: Iterator[list[int | None]], n: int
+) -> None:
+    """The first sample as it comes, the others after it."""
+    decoders = [Decoder(tokenizer) for _ in range(n)]
+    texts = [""] * n
+    print(prompt or "", end="", flush=True)
+    for column in columns:
+        for row, token in enumerate(column):
+            new = "" if token is None else decoders[row].add(token)
+            texts[row] += new
+            if row == 0 and new:
+                print(new, end="", flush=True)
+    print(decoders[0].rest())
+    for row in range(1, n):
+        print(f"\n--- {row + 1}\n{prompt or ''}{texts[row]}{decoders[row].rest()}")
+
+
+def _print_json(
+    flags: Flags, opened: Opened, prompt: str | None, columns: list[list[int | None]]
+) -> None:
+    samples: list[dict[str, Any]] = []
+    for row in range(flags.n):
+        tokens = [column[row] for column in columns if column[row] is not None]
+        end = opened.tokenizer.end_of_text
+        words = [token for token in tokens if token is not None and token != end]
+        ended = bool(tokens) and tokens[-1] == end
+        text = opened.tokenizer.decode(words)
+        samples.append({"text": text, "tokens": tokens, "ended": ended})
+    made = {"prompt": prompt, "seed": flags.seed, **opened.about(), "samples": samples}
+    print(json.dumps(made, ensure_ascii=False, indent=2))

@@ -1,0 +1,223 @@
+"""A YuriiFormer as a causal language model of transformers: the model itself, not a copy of it."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import Cache, DynamicCache, GenerationMixin, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.utils import logging
+
+from yuriiformer.errors import InputError, ModelFileError
+from yuriiformer.huggingface.cache import find_places, memories, number_slots
+from yuriiformer.huggingface.config import YuriiFormerConfig
+from yuriiformer.model.checks import check_tokens
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.model.context import Context
+from yuriiformer.model.loss import IGNORE, mean_cross_entropy
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.oracles import oracle_pair
+
+logger = logging.get_logger(__name__)
+
+
+class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):
+    """`YuriiFormer` (as ``model``) behind the interface of transformers.
+
+    ``seed`` says where the weights of a new model start; `from_pretrained` draws none.
+    """
+
+    config_class = YuriiFormerConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = True  # the Trainer may say over how many tokens the mean is taken
+    _supports_sdpa = True
+    _no_split_modules = ("Block",)
+    _skip_keys_device_placement = ("past_key_values",)
+
+    def __init__(self, config: YuriiFormerConfig, *, seed: int = 0) -> None:
+        super().__init__(config)
+        own = config.model_config()
+        self.model = YuriiFormer(own, seed=seed)  # on the meta device nothing is drawn
+        self.slots = number_slots(own.update.programs(own.n_layer))
+        self.caches = oracle_pair(own).caches and any(self.slots)
+        if not self.caches:
+            self.generation_config.use_cache = False
+        self.post_init()
+
+    @classmethod
+    def of(cls, model: YuriiFormer, *, end_of_text: int | None = None) -> Self:
+        """A model that is there already: its tensors are shared, not copied."""
+        config = YuriiFormerConfig.of(model.config, end_of_text=end_of_text)
+        with torch.device("meta"):
+            wrapped = cls(config)
+        wrapped.model = model
+        config.dtype = model.token_table.dtype
+        return wrapped.train(model.training)
+
+    @classmethod
+    def from_pretrained(cls, *arguments: Any, **options: Any) -> Any:
+        """As in transformers, but a checkpoint that lacks tensors is refused, not filled up."""
+        wants_report = options.pop("output_loading_info", False)
+        model, report = super().from_pretrained(*arguments, output_loading_info=True, **options)
+        missing = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+        if missing:
+            raise ModelFileError(
+                f"the weights lack {missing[0]!r} and {len(missing) - 1} more: they are damaged, "
+                "or not of this configuration"
+            )
+        for name in model.model.dead_parameters():  # loading has replaced the frozen ones
+            model.model.get_parameter(name).requires_grad_(False)
+        return (model, report) if wants_report else model
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Nothing: `YuriiFormer` has drawn its start by name and seed."""
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        shift_labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> CausalLMOutputWithPast | tuple[Any, ...]:
+        """Logits, and with ``labels`` (the tokens themselves, -100 where they do not count) the
+        mean loss. With a loss to train by, the full logits are not made: they are None."""
+        tokens = _check(input_ids, others)
+        targets = shift_labels if labels is None or shift_labels is not None else _shift(labels)
+        tokens, targets = check_tokens(tokens, targets, self.model.config)
+        cache = self._cache(past_key_values, use_cache)
+        hidden = self._hidden(tokens, attention_mask, position_ids, cache)
+        loss = None if targets is None else self._loss(hidden, targets, num_items_in_batch)
+        learns = self.training and torch.is_grad_enabled()
+        logits = None if loss is not None and learns else self._logits(hidden, logits_to_keep)
+        output = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)
+        as_tuple = return_dict is False or (return_dict is None and not self.config.return_dict)
+        return output.to_tuple() if as_tuple else output
+
+    def _cache(self, given: Cache | None, wanted: bool | None) -> Cache | None:
+        recomputes = self.model.recompute and torch.is_grad_enabled()
+        if given is not None and (recomputes or not self.caches):
+            why = "while gradients are checkpointed" if recomputes else "with these oracles"
+            raise InputError(f"a key/value cache cannot be used {why}: say use_cache=False")
+        if wanted is None:
+            wanted = self.config.use_cache and not self.training
+        if given is None and wanted and self.caches and not recomputes:
+            return DynamicCache()
+        return given
+
+    def _hidden(
+        self,
+        tokens: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        cache: Cache | None,
+    ) -> Tensor:
+        positions, mask, causal = find_places(tokens, attention_mask, position_ids, cache)
+        _check_positions(positions, self.model.config)
+        if mask is not None and not oracle_pair(self.model.config).caches:
+            raise InputError(
+                f"oracles {self.model.config.oracles!r} know no padding: give texts of one length"
+            )
+        context = Context(positions, mask=mask, causal=causal)
+        slots = None if cache is None else memories(cache, self.slots)
+        return self.model.hidden(tokens, context, slots)
+
+    def _loss(self, hidden: Tensor, targets: Tensor, items: Tensor | int | None) -> Tensor:
+        """The model's own loss; ``items`` is how many tokens a mean over several batches has."""
+        if items is None:
+            return mean_cross_entropy(hidden, self.model.token_table, targets)
+        count = (targets != IGNORE).sum()
+        if not bool(count):  # the mean of none is NaN, but their sum is 0
+            return 0.0 * hidden.sum()
+        return mean_cross_entropy(hidden, self.model.token_table, targets) * (count / items)
+
+    def _logits(self, hidden: Tensor, keep: int | Tensor) -> Tensor:
+        """Of the last ``keep`` tokens, or of those it names; 0 is all. Ids that are padding of the
+        vocabulary are impossible, but while training they are as they are, to be learnt from."""
+        kept = hidden[:, -keep:] if isinstance(keep, int) else hidden[:, keep]
+        logits = F.linear(kept, self.model.token_table)
+        real = self.model.config.real_vocab
+        if real < logits.shape[-1] and not (self.training and torch.is_grad_enabled()):
+            logits[..., real:] = -torch.inf
+        return logits
+
+    def _prepare_generated_length(self, generation_config: Any, **others: Any) -> Any:
+        """Text ends at the context: the last token that all of it can predict is one beyond."""
+        context, length = self.model.config.context, others["input_ids_length"]
+        if length > context:
+            raise InputError(
+                f"the prompt has {length} tokens, but this model's context is {context}: cut it"
+            )
+        generation_config = super()._prepare_generated_length(generation_config, **others)
+        if generation_config.max_length > context + 1:
+            logger.warning_once(
+                f"This model's context is {context} tokens: text ends there, short of the "
+                f"{generation_config.max_length} asked for. YuriiFormer.generate goes on beyond it."
+            )
+            generation_config.max_length = context + 1
+        return generation_config
+
+    @property
+    def gradient_checkpointing(self) -> bool:
+        """Whether blocks are computed again in the backward pass."""
+        return self.model.recompute
+
+    @gradient_checkpointing.setter
+    def gradient_checkpointing(self, value: bool) -> None:
+        self.model.recompute = value
+
+    def get_input_embeddings(self) -> nn.Module:
+        table = self.model.starts["X_0"].get_submodule("tokens")
+        return table
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        raise InputError("the token tables cannot be replaced: streams and output share their ids")
+
+    def get_output_embeddings(self) -> None:
+        """None: the output projection is the token table."""
+
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, *_: Any, **__: Any
+    ) -> nn.Module:
+        if new_num_tokens in (None, self.model.config.vocab_size):
+            return self.get_input_embeddings()
+        raise InputError(
+            f"the vocabulary of {self.model.config.vocab_size} ids (padding included) cannot be "
+            f"resized to {new_num_tokens}: build a model with vocab_size={new_num_tokens}"
+        )
+
+
+def _check(input_ids: Tensor | None, others: dict[str, Any]) -> Tensor:
+    """The tokens; what the model cannot do must not be asked of it."""
+    asked = [name for name, value in others.items() if value is not None and value is not False]
+    if asked:
+        raise InputError(f"a YuriiFormer has no {asked[0]!r}: leave it out")
+    if input_ids is None:
+        raise InputError("input_ids are needed: other streams start from the tokens, too")
+    return input_ids
+
+
+def _shift(labels: Tensor) -> Tensor:
+    """The target of each token is the label of the next one; the last has none."""
+    return F.pad(labels, (0, 1), value=IGNORE)[:, 1:]
+
+
+def _check_positions(positions: Tensor, config: ModelConfig) -> None:
+    if torch.compiler.is_compiling() or type(positions) is not Tensor:
+        return
+    last = int(positions.max())
+    if last >= config.context:
+        raise InputError(
+            f"position {last} is beyond this model's context of {config.context} tokens: cut the "
+            "text, or generate less"
+        )

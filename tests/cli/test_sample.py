@@ -1,0 +1,128 @@
+"""``yurii sample`` as a person uses it."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+
+import pytest
+
+from tests.training.runs import small, tales
+from yuriiformer.cli.main import main
+from yuriiformer.cli.sample import Decoder
+from yuriiformer.data.tokenizers import GPT2, Bytes
+from yuriiformer.evaluation.opening import open_model
+from yuriiformer.training.session import train
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("sample") / "run"
+    train(small(), tales(), out)
+    return out
+
+
+def sample(capsys, *arguments):
+    code = main(["sample", *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_text_after_the_prompt(run, capsys):
+    words = (run, "--prompt", "Once upon", "--max-new-tokens", "20", "--seed", "3")
+    code, said, _ = sample(capsys, *words)
+    assert code == 0
+    assert said.startswith("Once upon")
+    assert sample(capsys, *words)[1] == said
+    assert sample(capsys, *words[:-1], "4")[1] != said
+    _, new, _ = sample(capsys, run, "--max-new-tokens", "5")
+    assert new.strip()
+
+
+def test_json_and_several(run, capsys):
+    words = ("--prompt", "Once", "-n", "3", "--max-new-tokens", "40", "--temperature", "1")
+    _, said, _ = sample(capsys, run, *words, "--json")
+    made = json.loads(said)
+    assert (made["prompt"], made["checkpoint"], len(made["samples"])) == ("Once", "best", 3)
+    assert len({each["text"] for each in made["samples"]}) == 3
+    tokenizer = open_model(run).tokenizer
+    for each in made["samples"]:
+        tokens = [t for t in each["tokens"] if t != tokenizer.end_of_text]
+        assert tokenizer.decode(tokens) == each["text"]
+    _, plain, _ = sample(capsys, run, *words)
+    for number, each in enumerate(made["samples"], 1):
+        assert f"Once{each['text']}" in plain
+        assert number == 1 or f"--- {number}" in plain
+
+
+def test_a_prompt_from_standard_input(run, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("There was"))
+    assert sample(capsys, run, "--prompt", "-", "--max-new-tokens", "3")[1].startswith("There was")
+
+
+def test_a_prompt_longer_than_the_context(run, capsys):
+    code, _, error = sample(capsys, run, "--prompt", "word " * 40, "--max-new-tokens", "3")
+    assert code == 0
+    assert "the model sees the last part (its context is 32)" in error
+
+
+def test_which_checkpoint(run, capsys):
+    words = ("--json", "--max-new-tokens", "2")
+    steps = {name: json.loads(sample(capsys, run, "--checkpoint", name, *words)[1])["step"]
+             for name in ("best", "final", "last")}  # fmt: skip
+    assert steps["final"] == steps["last"] == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--prompt", ""), "the prompt is empty"),
+        (("--temperature", "-1"), "temperature must be"),
+        (("--top-p", "0"), "top_p must be above 0 and at most 1"),
+        (("--top-p", "1.1"), "top_p"),
+        (("--top-k", "0"), "top_k"),
+        (("-n", "0"), "-n must be at least 1"),
+        (("--max-new-tokens", "-2"), "max_new_tokens"),
+        (("--data", "nowhere", "--checkpoint", "worst"), "worst"),
+    ],
+)
+def test_bad_input_is_one_line(run, capsys, arguments, words):
+    code, _, error = sample(capsys, run, *arguments)
+    assert code == 2
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_runs_that_cannot_be_sampled(run, tmp_path, capsys):
+    from tests.training.corpora import tales as others
+
+    assert "no run in" in sample(capsys, tmp_path)[2]
+    assert "the folder of a run is needed" in sample(capsys)[2]
+    shutil.copytree(run, tmp_path / "bare")
+    shutil.rmtree(tmp_path / "bare" / "checkpoints" / "final")
+    assert (
+        "no checkpoint 'final'; it has best, last"
+        in (sample(capsys, tmp_path / "bare", "--checkpoint", "final")[2])
+    )
+    shutil.rmtree(tmp_path / "bare" / "checkpoints")
+    assert "has no checkpoint yet" in sample(capsys, tmp_path / "bare")[2]
+    shutil.copytree(run, tmp_path / "moved")
+    saved = json.loads((tmp_path / "moved" / "config.json").read_text())
+    saved["data"]["folder"] = str(tmp_path / "gone")
+    (tmp_path / "moved" / "config.json").write_text(json.dumps(saved))
+    assert "no prepared data" in sample(capsys, tmp_path / "moved")[2]
+    code, _, error = sample(capsys, tmp_path / "moved", "--data", others())
+    assert code == 2
+    assert "has a vocabulary of 257, but the tokeniser" in error
+    assert sample(capsys, tmp_path / "moved", "--data", tales())[0] == 0
+
+
+@pytest.mark.parametrize("tokenizer", [GPT2(), Bytes()], ids=["gpt2", "bytes"])
+def test_characters_are_shown_when_they_are_whole(tokenizer):
+    text = "naïve 🦊 深い — ok"
+    decoder, shown = Decoder(tokenizer), []
+    for token in tokenizer.encode_batch([text])[0]:
+        shown.append(decoder.add(int(token)))
+    assert "".join(shown) + decoder.rest() == text
+    assert not any("\ufffd" in piece for piece in shown)

@@ -17,7 +17,7 @@ install: $(STAMP) ## build .venv with the package and all its extras
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cli,data,log,report,cluster,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cli,data,log,report,cluster,hf,eval,dev]'
 	touch $(STAMP)
 
 lint: install ## style, types, direction of imports
@@ -55,7 +55,7 @@ bench: install ## side-by-side measurements (see benchmarks/README.md)
 constraints: ## pin what a fresh install resolves to
 	rm -rf .venv-pins && $(PYTHON) -m venv .venv-pins
 	.venv-pins/bin/python -m pip install --quiet torch==2.13.0
-	.venv-pins/bin/python -m pip install --quiet torch==2.13.0 -e '.[cli,data,log,report,cluster,dev]'
+	.venv-pins/bin/python -m pip install --quiet torch==2.13.0 -e '.[cli,data,log,report,cluster,hf,eval,dev]'
 	{ echo "# Every direct and transitive version; made by 'make constraints'."; \
 	  .venv-pins/bin/python -m pip freeze --exclude-editable | sed -E 's/^(torch==[0-9.]+).*/\1/'; } > constraints.txt
 	rm -rf .venv-pins

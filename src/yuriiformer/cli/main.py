@@ -20,8 +20,14 @@ COMMANDS = {
     "suite": "compare rules: several seeds, the same data, in parallel, resumable",
     "report": "tables, figures and a page from runs and suites",
     "sample": "text from a trained model",
+    "evaluate": "validation loss, perplexity, and tasks of the evaluation harness",
+    "export": "a run as a Hugging Face model",
+    "import": "a GPT-2 of Hugging Face or nanoGPT as a model of this package",
     "rules": "list the update rules, show one's equations, draw its block",
 }
+
+
+MODULES = {"import": "importing"}  # whose name is a word of Python
 
 
 def overview() -> str:
@@ -74,12 +80,12 @@ def _run(arguments: list[str]) -> int:
         hint = did_you_mean(command, COMMANDS) or f"; known are {', '.join(COMMANDS)}"
         raise YuriiError(f"unknown command {command!r}{hint}")
     try:
-        code = import_module(f"yuriiformer.cli.{command}").run(rest)
+        code = import_module(f"yuriiformer.cli.{MODULES.get(command, command)}").run(rest)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("yuriiformer"):
             raise
         raise YuriiError(
             f"'yurii {command}' needs the package {error.name!r}: "
-            "pip install 'yuriiformer[cli,data,report]'"
+            "pip install 'yuriiformer[cli,data,report,hf,eval]'"
         ) from None
     return int(code or 0)

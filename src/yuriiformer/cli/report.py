@@ -18,11 +18,12 @@ from yuriiformer import __version__
 from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_text
+from yuriiformer.render.downstream import downstream_latex, downstream_table
 from yuriiformer.render.headline import headline
 from yuriiformer.render.page import write_page
 from yuriiformer.render.report import Extras, payload
 from yuriiformer.render.results import result_table
-from yuriiformer.render.tables import csv_text, json_text, markdown, plain
+from yuriiformer.render.tables import csv_text, json_text, markdown, plain, whole
 from yuriiformer.render.tables_latex import latex, latex_document, latex_sizes
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.suite.collect import collect
@@ -134,7 +135,12 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
         stem = each.name or "results"
         write_text(folder / f"{stem}.md", markdown(result_table(each)))
         write_text(folder / f"{stem}.csv", csv_text(each))
+        tasks = downstream_table(each)
+        if tasks is not None:
+            write_text(folder / f"{stem}-downstream.md", markdown(tasks))
     tables = [latex(each) for each in comparisons]
+    downstream = [downstream_table(each) for each in comparisons]
+    tables += [downstream_latex(each) for each in downstream if each is not None]
     tables += [latex_sizes(comparisons)] if len(comparisons) > 1 else []
     write_text(folder / "results.tex", latex_document(tables))
     write_text(folder / "results.json", json_text(comparisons))
@@ -157,6 +163,9 @@ def _print(
             print(f"{each.name}\n")
         print("\n".join(headline(each)) + "\n")
         print(plain(result_table(each), width))
+        tasks = downstream_table(each)
+        if tasks is not None:
+            print(whole(tasks))
         for remark in each.remarks:
             print(f"note: {remark}")
     for arm in [arm for each in comparisons for arm in each.arms]:

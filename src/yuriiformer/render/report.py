@@ -14,6 +14,7 @@ import numpy as np
 
 from yuriiformer.methods.rule import Rule
 from yuriiformer.render.curves import difference_curve, drawn_runs, mean_curve, smooth, thin
+from yuriiformer.render.downstream import TITLE, downstream_table
 from yuriiformer.render.equations import unicode_equations
 from yuriiformer.render.headline import headline
 from yuriiformer.render.results import result_table, styles
@@ -100,7 +101,7 @@ def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
         "name": comparison.name,
         "baseline": base.slug,
         "table": result_table(comparison).to_payload(),
-        "tables_extra": [],
+        "tables_extra": _extra_tables(comparison),
         "ranking": [
             {
                 "arm": each.arm.slug,
@@ -114,6 +115,13 @@ def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
         ],
         "arms": [_arm(each, base, style[each.arm.slug], samples) for each in comparison.outcomes],
     }
+
+
+def _extra_tables(comparison: Comparison) -> list[dict[str, Any]]:
+    table = downstream_table(comparison)
+    if table is None:
+        return []
+    return [{"title": TITLE, "note": " ".join(table.footnotes), **table.to_payload()}]
 
 
 def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, Any]:

@@ -69,7 +69,10 @@ class ResultTable:
             for each in self.columns
         ]
         rows = [
-            {"arm": row.arm_slug, "cells": {key: _plain(cell) for key, cell in row.cells.items()}}
+            {
+                "arm": row.arm_slug or None,
+                "cells": {key: _plain(cell) for key, cell in row.cells.items()},
+            }
             for row in self.rows
         ]
         return {"columns": columns, "rows": rows}

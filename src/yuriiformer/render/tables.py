@@ -85,16 +85,32 @@ def plain(table: ResultTable, width: int = 100) -> str:
             kept.append(key)
             room -= widths[key] + GAP
     shown = [column for column in table.columns if column.key in kept]
-    lines = []
-    for number in range(len(table.rows) + 1):
-        cells = [_aligned(texts[c.key][number], widths[c.key], right=c.numeric) for c in shown]
-        lines.append((" " * GAP).join(cells).rstrip())
-        if number == 0:
-            lines.append("─" * min(width, sum(widths[c.key] + GAP for c in shown) - GAP))
+    lines = _lines(shown, texts, widths, width)
     starred = any(row.cells[key].bold for row in table.rows for key in kept)
     daggers = any(column.key.startswith("paper") for column in shown)
     notes = [STAR] * starred + list(table.footnotes) * daggers
     return "\n".join([*lines, *notes]) + "\n"
+
+
+def whole(table: ResultTable) -> str:
+    """For a terminal: all columns, however wide."""
+    texts = {column.key: _column_texts(table, column) for column in table.columns}
+    widths = {key: max(map(display_width, column)) for key, column in texts.items()}
+    lines = _lines(table.columns, texts, widths, sum(widths.values()) + GAP * len(widths))
+    return "\n".join([*lines, *table.footnotes]) + "\n"
+
+
+def _lines(
+    shown: Sequence[Column], texts: dict[str, list[str]], widths: dict[str, int], width: int
+) -> list[str]:
+    """Aligned, with a rule under the heads."""
+    lines = []
+    for number in range(len(texts["arm"])):
+        cells = [_aligned(texts[c.key][number], widths[c.key], right=c.numeric) for c in shown]
+        lines.append((" " * GAP).join(cells).rstrip())
+        if number == 0:
+            lines.append("─" * min(width, sum(widths[c.key] + GAP for c in shown) - GAP))
+    return lines
 
 
 def _bare(text: str) -> str:

@@ -15,6 +15,9 @@ from yuriiformer.training.config import Recipe
 from yuriiformer.training.presets import preset
 
 TASKS = ("HellaSwag 10-shot", "ARC-Easy 25-shot", "HellaSwag 0-shot", "ARC-Easy 0-shot")
+PAPER_TASKS = dict(  # the harness's names with their numbers of examples
+    zip(("hellaswag@10", "arc_easy@25", "hellaswag@0", "arc_easy@0"), TASKS, strict=True)
+)
 TASK_ERRORS = (0.5, 1.0, 0.5, 1.0)  # standard errors of acc_norm in %, the same in every row
 MARK = "†"
 FOOTNOTE = (
@@ -91,6 +94,15 @@ def paper_downstream(preset_name: str | None, rule_name: str) -> dict[str, float
     part = _data().get(preset_name or "", {})
     row = part.get("downstream", {}).get(rule_name) if isinstance(part, dict) else None
     return None if row is None else dict(zip(TASKS, row, strict=True))
+
+
+def task_references() -> dict[str, dict[str, float]]:
+    """What others reach in the paper's tasks, by the harness's names of these."""
+    found: dict[str, dict[str, float]] = {}
+    for each in _data()["references"]:
+        if "task" in each:
+            found.setdefault(each["model"], {})[each["task"]] = each["value"]
+    return found
 
 
 def paper_references() -> dict[str, float]:

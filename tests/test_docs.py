@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -137,7 +138,8 @@ def test_the_third_partys_oracles(tmp_path, monkeypatch):
 def run_commands(lines: list[str]) -> None:
     from yuriiformer.cli.main import main
 
-    commands = [line.split("#")[0].split()[1:] for line in lines if line.startswith("yurii ")]
+    words = [shlex.split(line, comments=True) for line in lines if line.startswith("yurii ")]
+    commands = [command[1:] for command in words]
     assert commands
     for command in commands:
         assert main(command) == 0, command
@@ -188,3 +190,28 @@ def test_the_training_page(tmp_path, monkeypatch, capsys):
     exec(blocks("docs/training.md", "python")[0], scope)
     assert scope["result"].outcome == "finished"
     assert scope["model"].config.update.name == "polyak-lie-trotter"
+
+
+@pytest.mark.slow
+def test_the_comparing_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_commands(blocks("docs/comparing.md", "console")[0].splitlines())
+    assert "ends lowest" in capsys.readouterr().out
+    assert Path("suite/report/report.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # transformers' own
+def test_the_using_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    first, export, evaluate = blocks("docs/using.md", "console")
+    run_commands(first.splitlines())
+    assert "Once upon a time" in capsys.readouterr().out
+    ours, theirs = blocks("docs/using.md", "python")
+    exec(ours, {})
+    run_commands(export.splitlines())
+    scope: dict = {}
+    exec(theirs, scope)
+    assert scope["text"].startswith("Once upon a time")
+    run_commands(evaluate.splitlines())
+    assert "perplexity" in capsys.readouterr().out

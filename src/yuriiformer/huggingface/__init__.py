@@ -1,7 +1,7 @@
 """YuriiFormer in Hugging Face's transformers: importing this makes the Auto classes know it.
 
-    import yuriiformer.huggingface
-    model = AutoModelForCausalLM.from_pretrained(folder)   # what `yurii export` wrote
+import yuriiformer.huggingface
+model = AutoModelForCausalLM.from_pretrained(folder)   # what `yurii export` wrote
 """
 
 from __future__ import annotations

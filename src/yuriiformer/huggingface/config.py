@@ -10,7 +10,7 @@ from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import ModelConfig
 
 
-class YuriiFormerConfig(PreTrainedConfig):  # type: ignore[misc]  # a dataclass made by its base
+class YuriiFormerConfig(PreTrainedConfig):  # type: ignore[no-untyped-call]
     """`ModelConfig` as plain data, the rule with its full text, under ``yuriiformer``.
 
     The other fields say parts of it again, by the names that transformers look for. They follow
@@ -18,15 +18,13 @@ class YuriiFormerConfig(PreTrainedConfig):  # type: ignore[misc]  # a dataclass 
     """
 
     model_type = "yuriiformer"
-    keys_to_ignore_at_inference = ("past_key_values",)
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
 
     yuriiformer: dict[str, Any] | None = None
     vocab_size: int | None = None
     hidden_size: int | None = None
     num_hidden_layers: int | None = None
     num_attention_heads: int | None = None
-    num_key_value_heads: int | None = None
-    head_dim: int | None = None
     max_position_embeddings: int | None = None
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
@@ -43,7 +41,7 @@ class YuriiFormerConfig(PreTrainedConfig):  # type: ignore[misc]  # a dataclass 
             if getattr(self, name) is None:
                 setattr(self, name, value)
         self.model_config()
-        super().__post_init__(**others)
+        super().__post_init__(**others)  # type: ignore[no-untyped-call]
 
     @classmethod
     def of(cls, config: ModelConfig, *, end_of_text: int | None = None) -> Self:
@@ -70,8 +68,6 @@ def _shape(config: ModelConfig) -> dict[str, Any]:
         "hidden_size": config.d_model,
         "num_hidden_layers": config.n_layer,
         "num_attention_heads": config.n_head,
-        "num_key_value_heads": config.n_kv_head or config.n_head,
-        "head_dim": config.d_head,
         "max_position_embeddings": config.context,
         "tie_word_embeddings": True,
     }

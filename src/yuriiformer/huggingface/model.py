@@ -22,9 +22,10 @@ from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.oracles import oracle_pair
 
 logger = logging.get_logger(__name__)
+_Output: Any = CausalLMOutputWithPast
 
 
-class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):
+class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyped-call]
     """`YuriiFormer` (as ``model``) behind the interface of transformers.
 
     ``seed`` says where the weights of a new model start; `from_pretrained` draws none.
@@ -35,8 +36,8 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):
     supports_gradient_checkpointing = True
     accepts_loss_kwargs = True  # the Trainer may say over how many tokens the mean is taken
     _supports_sdpa = True
-    _no_split_modules = ("Block",)
-    _skip_keys_device_placement = ("past_key_values",)
+    _no_split_modules = {"Block"}  # noqa: RUF012
+    _skip_keys_device_placement = {"past_key_values"}  # noqa: RUF012
 
     def __init__(self, config: YuriiFormerConfig, *, seed: int = 0) -> None:
         super().__init__(config)
@@ -46,7 +47,7 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):
         self.caches = oracle_pair(own).caches and any(self.slots)
         if not self.caches:
             self.generation_config.use_cache = False
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     @classmethod
     def of(cls, model: YuriiFormer, *, end_of_text: int | None = None) -> Self:
@@ -55,14 +56,15 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):
         with torch.device("meta"):
             wrapped = cls(config)
         wrapped.model = model
-        config.dtype = model.token_table.dtype
-        return wrapped.train(model.training)
+        wrapped.train(model.training)
+        return wrapped
 
     @classmethod
     def from_pretrained(cls, *arguments: Any, **options: Any) -> Any:
         """As in transformers, but a checkpoint that lacks tensors is refused, not filled up."""
         wants_report = options.pop("output_loading_info", False)
-        model, report = super().from_pretrained(*arguments, output_loading_info=True, **options)
+        loaded: Any = super().from_pretrained(*arguments, output_loading_info=True, **options)
+        model, report = loaded
         missing = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
         if missing:
             raise ModelFileError(
@@ -85,22 +87,24 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        shift_labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         return_dict: bool | None = None,
         **others: Any,
-    ) -> CausalLMOutputWithPast | tuple[Any, ...]:
+    ) -> Any:
         """Logits, and with ``labels`` (the tokens themselves, -100 where they do not count) the
         mean loss. With a loss to train by, the full logits are not made: they are None."""
+        # Not an argument of its own: the Trainer takes every one with such a name for a label.
+        targets = others.pop("shift_labels", None)
+        if targets is None and labels is not None:
+            targets = _shift(labels)
         tokens = _check(input_ids, others)
-        targets = shift_labels if labels is None or shift_labels is not None else _shift(labels)
         tokens, targets = check_tokens(tokens, targets, self.model.config)
         cache = self._cache(past_key_values, use_cache)
         hidden = self._hidden(tokens, attention_mask, position_ids, cache)
         loss = None if targets is None else self._loss(hidden, targets, num_items_in_batch)
         learns = self.training and torch.is_grad_enabled()
         logits = None if loss is not None and learns else self._logits(hidden, logits_to_keep)
-        output = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)
+        output = _Output(loss=loss, logits=logits, past_key_values=cache)
         as_tuple = return_dict is False or (return_dict is None and not self.config.return_dict)
         return output.to_tuple() if as_tuple else output
 
@@ -130,7 +134,8 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):
             )
         context = Context(positions, mask=mask, causal=causal)
         slots = None if cache is None else memories(cache, self.slots)
-        return self.model.hidden(tokens, context, slots)
+        hidden: Tensor = self.model.hidden(tokens, context, slots)
+        return hidden
 
     def _loss(self, hidden: Tensor, targets: Tensor, items: Tensor | int | None) -> Tensor:
         """The model's own loss; ``items`` is how many tokens a mean over several batches has."""
@@ -151,14 +156,15 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):
             logits[..., real:] = -torch.inf
         return logits
 
-    def _prepare_generated_length(self, generation_config: Any, **others: Any) -> Any:
+    def _prepare_generated_length(self, generation_config: Any, *others: Any, **named: Any) -> Any:
         """Text ends at the context: the last token that all of it can predict is one beyond."""
-        context, length = self.model.config.context, others["input_ids_length"]
+        context, length = self.model.config.context, named["input_ids_length"]
         if length > context:
             raise InputError(
                 f"the prompt has {length} tokens, but this model's context is {context}: cut it"
             )
-        generation_config = super()._prepare_generated_length(generation_config, **others)
+        prepare: Any = super()._prepare_generated_length  # type: ignore[misc]
+        generation_config = prepare(generation_config, *others, **named)
         if generation_config.max_length > context + 1:
             logger.warning_once(
                 f"This model's context is {context} tokens: text ends there, short of the "
@@ -167,17 +173,21 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):
             generation_config.max_length = context + 1
         return generation_config
 
+    def _get_static_cache_init_shape(self) -> None:
+        """None: what attention keeps is the oracle's to say, when it is first called."""
+
     @property
     def gradient_checkpointing(self) -> bool:
         """Whether blocks are computed again in the backward pass."""
-        return self.model.recompute
+        return bool(self.model.recompute)
 
     @gradient_checkpointing.setter
     def gradient_checkpointing(self, value: bool) -> None:
         self.model.recompute = value
 
-    def get_input_embeddings(self) -> nn.Module:
+    def get_input_embeddings(self) -> nn.Embedding:
         table = self.model.starts["X_0"].get_submodule("tokens")
+        assert isinstance(table, nn.Embedding)
         return table
 
     def set_input_embeddings(self, value: nn.Module) -> None:
@@ -188,7 +198,7 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, *_: Any, **__: Any
-    ) -> nn.Module:
+    ) -> nn.Embedding:
         if new_num_tokens in (None, self.model.config.vocab_size):
             return self.get_input_embeddings()
         raise InputError(

@@ -1,0 +1,140 @@
+"""A model as a folder that transformers load: configuration, weights, tokeniser, a card."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from transformers.utils import logging
+
+from yuriiformer.data.store import TokenStore
+from yuriiformer.data.tokenizers import Tokenizer, load_tokenizer, trained_size
+from yuriiformer.errors import DataError, ModelFileError, RunError
+from yuriiformer.files import replace_folder, sync
+from yuriiformer.huggingface.card import model_card
+from yuriiformer.huggingface.model import YuriiFormerForCausalLM
+from yuriiformer.huggingface.tokens import fast_tokenizer
+from yuriiformer.model.files import load_model, unwrap
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, read_checkpoint
+from yuriiformer.runs.folder import RunFolder
+
+CARD = "README.md"
+FILES = {
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    CARD,
+}
+
+
+def export_model(
+    model: YuriiFormer, folder: str | Path, tokenizer: Tokenizer | None = None
+) -> None:
+    """Write a model as transformers do; an earlier export in the folder is replaced.
+
+    ``AutoModelForCausalLM.from_pretrained(folder)`` opens it after ``import
+    yuriiformer.huggingface``; with ``tokenizer``, ``AutoTokenizer`` its tokeniser.
+    """
+    model = unwrap(model)
+    real = model.config.real_vocab
+    if tokenizer and real not in (tokenizer.vocab_size, tokenizer.padded_vocab_size):
+        raise DataError(
+            f"the model has {real} token ids, but the tokeniser {tokenizer.name} has "
+            f"{tokenizer.vocab_size}: they do not belong together"
+        )
+    folder = Path(folder).resolve()  # so that a link stays a link
+    if folder.exists() and (
+        not folder.is_dir() or {path.name for path in folder.iterdir()} - FILES
+    ):
+        raise ModelFileError(f"{folder} holds other files: export to a folder of its own")
+    part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
+    try:
+        part.mkdir(parents=True)
+        _write(model, part, tokenizer)
+        replace_folder(folder, part)
+    except (OSError, SafetensorError) as error:
+        raise ModelFileError(f"{folder} cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _write(model: YuriiFormer, folder: Path, tokenizer: Tokenizer | None) -> None:
+    end = None if tokenizer is None else tokenizer.end_of_text
+    wrapped = YuriiFormerForCausalLM.of(model, end_of_text=end)
+    with _no_bars():
+        wrapped.save_pretrained(folder, max_shard_size="1TB")
+    if tokenizer is not None:
+        fast_tokenizer(tokenizer, model.config.context).save_pretrained(folder)
+    card = folder / CARD
+    card.write_text(model_card(model, tokenizer), encoding="utf-8")
+    for path in folder.iterdir():
+        path.chmod(card.stat().st_mode)  # safetensors' own files are for their owner alone
+        sync(path)
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without the bars that transformers draw even for what takes no time."""
+    bars: Any = logging
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+
+
+def export_run(
+    run: str | Path,
+    folder: str | Path,
+    checkpoint: str = BEST,
+    *,
+    data: str | Path | None = None,
+) -> Tokenizer | None:
+    """Write a run's model and its data's tokeniser; gives that, or None where it is not known.
+
+    Args:
+        run: the run's folder.
+        folder: where to; a folder of its own.
+        checkpoint: ``best`` (by validation loss), ``final`` or ``last``.
+        data: the prepared data, if they have moved (a trained tokeniser lies beside them).
+    """
+    place = RunFolder(run)
+    known = place.read_config()["data"]
+    if checkpoint not in (BEST, FINAL, LAST):
+        raise RunError(f"there is no checkpoint {checkpoint!r}: use {BEST}, {FINAL} or {LAST}")
+    found = place.checkpoints / checkpoint
+    if not found.is_dir():
+        there = [name for name in (BEST, FINAL, LAST) if (place.checkpoints / name).is_dir()]
+        hint = f"it has {', '.join(there)}" if there else "it has none yet"
+        raise RunError(f"the run {place.path} has no checkpoint {checkpoint!r}: {hint}")
+    tokenizer = _tokenizer(known.get("tokenizer"), Path(data or known["folder"]))
+    model = load_model(read_checkpoint(found).folder)
+    export_model(model, folder, tokenizer)
+    return tokenizer
+
+
+def _tokenizer(name: str | None, data: Path) -> Tokenizer | None:
+    if name is None:  # nanoGPT's files do not say theirs
+        return None
+    if trained_size(name) is None:
+        return load_tokenizer(name)
+    if not data.is_dir():
+        raise DataError(
+            f"the run's tokeniser {name} lies with its data, but {str(data)!r} is not there: say "
+            "where they are now with --data"
+        )
+    found = TokenStore.open(data).tokenizer()
+    if found.name != name:
+        raise DataError(f"{data} has the tokeniser {found.name}, but the run had {name}")
+    return found

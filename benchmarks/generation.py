@@ -12,6 +12,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -73,7 +74,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--vocab", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", type=Path, help="also write the figures there")
     options = parser.parse_args()
     size = {"n_layer": 2, "n_head": 2, "d_model": 32} if options.quick else {
         "n_layer": 6, "n_head": 6, "d_model": 384}  # fmt: skip
@@ -94,8 +95,7 @@ def main() -> None:
         "time of nesterov / gd": speeds["gd"] / speeds["nesterov"],
     }
     if options.json:
-        print(json.dumps({"tokens_per_second": speeds, "ratios": ratios}))
-        return
+        options.json.write_text(json.dumps({"tokens_per_second": speeds, "ratios": ratios}))
     print(f"{count} tokens after 16, one row, {torch.get_num_threads()} threads, tokens a second:")
     for name, value in speeds.items():
         print(f"  {name:<22}{value:8.1f}")

@@ -88,3 +88,12 @@ def test_gpu_smoke_reports_a_failure_and_goes_on(tmp_path):
     found = json.loads(out.read_text(encoding="utf-8"))
     assert [check["passed"] for check in found["checks"]] == [True] * 3 + [False] * 2
     assert "no-such-rule" in found["checks"][3]["error"]
+
+
+@pytest.mark.slow
+def test_generation(tmp_path):
+    found = figures(tmp_path, "generation.py", "--quick")
+    assert min(found["tokens_per_second"].values()) > 0
+    assert set(found["ratios"]) == {
+        "gd / hf gpt2", "nesterov / hf gpt2", "cache / no cache", "time of nesterov / gd"
+    }  # fmt: skip

@@ -35,5 +35,5 @@ def test_every_dependency_is_pinned():
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if "==" in line
     }
-    names = {re.match(r"[A-Za-z0-9_.-]+", want)[0].lower() for want in wanted}
+    names = {re.match(r"[A-Za-z0-9_.-]+", want)[0].lower().replace("_", "-") for want in wanted}
     assert names <= pins

@@ -88,7 +88,8 @@ def test_tokens_of_any_text(pairs, texts):
 @needs_web
 def test_tokens_of_real_text(pairs):
     stories = STORIES.read_text(encoding="utf-8").split(END_OF_TEXT)[:300]
-    web = [json.loads(line)["text"] for line in WEB.open(encoding="utf-8")][:100]
+    lines = WEB.read_text(encoding="utf-8").splitlines()[:100]
+    web = [json.loads(line)["text"] for line in lines]
     agree(pairs, [*stories, *web])
 
 

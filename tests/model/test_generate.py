@@ -122,8 +122,8 @@ def test_oracles_that_remember_nothing_still_generate():
             assert context.memory is None
             return super().forward(Y, context)
 
-    register_oracles("forgetful", OraclePair(Forgetful, MLP, layer_norm))
-    net, twin = model(oracles="forgetful"), model()
+    register_oracles("forgetting", OraclePair(Forgetful, MLP, layer_norm))
+    net, twin = model(oracles="forgetting"), model()
     assert texts(net, PROMPTS, 12) == texts(twin, PROMPTS, 12)
 
 

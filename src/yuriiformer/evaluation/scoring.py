@@ -113,7 +113,7 @@ def score_batches(
 
 
 def _rows(pairs: Sequence[Pair], most: int, *, share: bool) -> list[_Row]:
-    """The longest first; what it takes is then known at once, and estimates err to the safe side."""
+    """The longest first: whether memory suffices is known at once."""
     rows: list[_Row] = []
     known: dict[tuple[int, ...], _Row] = {}
     for number, (context, continuation) in enumerate(pairs):
@@ -188,7 +188,8 @@ def _token_scores(model: YuriiFormer, hidden: Tensor, targets: Tensor) -> tuple[
         raise InputError(f"token {int(targets.max())} is not one of the model's {len(table)}")
     chunk = max(1, LOGIT_ELEMENTS // len(table))
     log_p, best = [], []
-    for part, wanted in zip(hidden.split(chunk), targets.split(chunk), strict=True):
+    for start in range(0, len(targets), chunk):
+        part, wanted = hidden[start : start + chunk], targets[start : start + chunk]
         found = torch.log_softmax(F.linear(part, table).float(), -1)
         log_p.append(found.gather(-1, wanted[:, None])[:, 0])
         best.append(found.argmax(-1) == wanted)

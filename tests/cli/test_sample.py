@@ -78,6 +78,8 @@ def test_which_checkpoint(run, capsys):
     ("arguments", "words"),
     [
         (("--prompt", ""), "the prompt is empty"),
+        (("--prompt", "\udcff"), "not text in UTF-8"),
+        (("--repetition-penalty", "1e-40"), "from 0.01 to 100"),
         (("--temperature", "-1"), "temperature must be"),
         (("--top-p", "0"), "top_p must be above 0 and at most 1"),
         (("--top-p", "1.1"), "top_p"),
@@ -97,7 +99,9 @@ def test_bad_input_is_one_line(run, capsys, arguments, words):
 def test_runs_that_cannot_be_sampled(run, tmp_path, capsys):
     from tests.training.corpora import tales as others
 
-    assert "no run in" in sample(capsys, tmp_path)[2]
+    assert "is not the folder of a run" in sample(capsys, tmp_path)[2]
+    (tmp_path / "config.json").write_text('{"model_type": "yuriiformer"}')
+    assert "is not the folder of a run" in sample(capsys, tmp_path)[2]
     assert "the folder of a run is needed" in sample(capsys)[2]
     shutil.copytree(run, tmp_path / "bare")
     shutil.rmtree(tmp_path / "bare" / "checkpoints" / "final")
@@ -114,7 +118,7 @@ def test_runs_that_cannot_be_sampled(run, tmp_path, capsys):
     assert "no prepared data" in sample(capsys, tmp_path / "moved")[2]
     code, _, error = sample(capsys, tmp_path / "moved", "--data", others())
     assert code == 2
-    assert "has a vocabulary of 257, but the tokeniser" in error
+    assert "does not hold the data that" in error
     assert sample(capsys, tmp_path / "moved", "--data", tales())[0] == 0
 
 
@@ -126,3 +130,10 @@ def test_characters_are_shown_when_they_are_whole(tokenizer):
         shown.append(decoder.add(int(token)))
     assert "".join(shown) + decoder.rest() == text
     assert not any("\ufffd" in piece for piece in shown)
+
+
+def test_bytes_of_no_character_are_shown_once():
+    decoder = Decoder(Bytes())
+    tokens = [0x80] * 9 + list("🦊".encode()) + [0x80, 0x41]
+    shown = [decoder.add(token) for token in tokens]
+    assert "".join(shown) + decoder.rest() == "\ufffd" * 9 + "🦊" + "\ufffd" + "A"

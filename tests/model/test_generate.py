@@ -183,6 +183,12 @@ def test_repetition_penalty_by_hand():
     assert logits.tolist() == [[2.0, -1.0, 3.0, 0.5]]
 
 
+def test_a_tiny_temperature_is_greedy():
+    net = model()
+    assert torch.equal(net.generate(PROMPT, 5, temperature=1e-38),
+                       net.generate(PROMPT, 5, temperature=0))  # fmt: skip
+
+
 def test_a_seed_repeats_and_a_row_is_its_own():
     net = model().train()
     before = torch.random.get_rng_state()
@@ -243,6 +249,7 @@ def test_places():
         (PROMPT, {"top_p": 0.0}, "top_p"),
         (PROMPT, {"top_p": 1.5}, "top_p"),
         (PROMPT, {"repetition_penalty": 0.0}, "repetition_penalty"),
+        (PROMPT, {"repetition_penalty": 1e9}, "repetition_penalty"),
         (PROMPT, {"max_new_tokens": -1}, "max_new_tokens"),
     ],
 )

@@ -16,12 +16,17 @@ from yuriiformer.suite.downstream import read_scores
 GD, NESTEROV, POLYAK = "gd-lie-trotter", "nesterov-lie-trotter", "polyak-lie-trotter"
 
 
-def put(run, task, value, stderr=0.005, *, checkpoint="best", limit=None, metric="acc_norm"):
+def put(run, task, value, stderr=0.005, *, checkpoint="best", limit=None, sha="1"):
     folder = run.folder / "evaluation"
     folder.mkdir(exist_ok=True)
     name = task.partition("@")[0]
-    scores = {"acc": {"value": 0.1, "stderr": 0.1}, metric: {"value": value, "stderr": stderr}}
-    data = {"task": task, "checkpoint": checkpoint, "limit": limit, "scores": {name: scores}}
+    scores = {"acc": {"value": 0.1, "stderr": 0.1}, "acc_norm": {"value": value, "stderr": stderr}}
+    manifest = run.folder / "checkpoints" / checkpoint / "manifest.json"
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    manifest.write_text(json.dumps({"files": {"model.safetensors": {"sha256": sha}}}))
+    about = {"checkpoint": checkpoint, "sha256": sha, "limit": limit,
+             "items": {name: limit or 1000}, "items_there": {name: 1000}}  # fmt: skip
+    data = {"task": task, **about, "scores": {name: scores}}
     (folder / f"{task}-{checkpoint}-{limit}.json").write_text(json.dumps(data))
 
 
@@ -64,6 +69,11 @@ def test_which_result_counts(tmp_path):
     assert read_scores(run.folder)["hellaswag@0"].value == 0.4
     put(run, "hellaswag@0", 0.3)
     assert read_scores(run.folder)["hellaswag@0"].value == 0.3
+    put(run, "arc_easy@0", 0.7, sha="2")  # the best model is another by now
+    assert read_scores(run.folder)["hellaswag@0"].value == 0.9  # of the final one, which is not
+    put(run, "arc_easy@0", 0.7, sha="1")
+    assert sorted(read_scores(run.folder)) == ["arc_easy@0", "hellaswag@0"]
+    (run.folder / "evaluation" / "arc_easy@0-best-None.json").unlink()
     (run.folder / "evaluation" / "validation-best.json").write_text('{"protocol": {}}')
     (run.folder / "evaluation" / "torn.json").write_text('{"task": "hell')
     assert list(read_scores(run.folder)) == ["hellaswag@0"]
@@ -80,3 +90,22 @@ def test_the_page_and_latex_have_it(tmp_path):
     text = downstream_latex(downstream_table(comparison))
     assert r"my\_task@3" in text
     assert r"\bottomrule" in text
+
+
+def test_what_was_asked_otherwise_is_not_compared(tmp_path):
+    base, other = arm(tmp_path, GD, {0: 1.0}), arm(tmp_path, NESTEROV, {0: 1.0})
+    put(base.runs[0], "arc_easy@0", 0.4)
+    put(other.runs[0], "arc_easy@0", 0.5, limit=10)
+    table = downstream_table(compare([base, other]))
+    assert not any(cell.bold for row in table.rows for cell in row.cells.values())
+    assert any("are not compared" in note for note in table.footnotes)
+
+
+def test_perplexities_are_no_accuracies(tmp_path):
+    (run,) = arm(tmp_path, GD, {0: 1.0}).runs
+    put(run, "wikitext", 0.5)
+    (path,) = (run.folder / "evaluation").glob("wikitext*")
+    data = json.loads(path.read_text())
+    data["scores"] = {"wikitext": {"word_perplexity": {"value": 35.0, "stderr": None}}}
+    path.write_text(json.dumps(data))
+    assert read_scores(run.folder) == {}

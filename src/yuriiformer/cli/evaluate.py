@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from yuriiformer import __version__
 from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError, RunError, YuriiError
-from yuriiformer.evaluation.local_tasks import TaskSpec, parse_tasks
+from yuriiformer.evaluation.local_tasks import TaskSpec, local_task, parse_tasks
 from yuriiformer.evaluation.opening import about, find_checkpoint, find_data
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
 from yuriiformer.evaluation.validation import (
@@ -111,6 +112,7 @@ def run(arguments: list[str]) -> int:
     tasks = parse_tasks(flags.tasks) if flags.tasks else []
     if not tasks and not flags.validation:
         raise ConfigError("nothing to do: --no-validation without --tasks")
+    _check_tasks(tasks, flags.tasks_data)
     subject = _open(flags)
     found: Result = {**subject.about, "results": str(subject.out)}
     try:
@@ -126,6 +128,14 @@ def run(arguments: list[str]) -> int:
     else:
         print(f"\nresults in {subject.out}", flush=True)
     return 0
+
+
+def _check_tasks(tasks: list[TaskSpec], data: Path | None) -> None:
+    """What can be known to be missing before anything is measured."""
+    if tasks and find_spec("lm_eval") is None:
+        raise YuriiError("--tasks needs the package 'lm_eval': pip install 'yuriiformer[eval]'")
+    for spec in tasks if data is not None else ():
+        local_task(spec, data or Path())
 
 
 def _open(flags: Flags) -> Subject:
@@ -178,7 +188,8 @@ def _validate(subject: Subject, *, say: bool) -> Result:
         "device": model.token_table.device.type,
     }
     found = _read(path)
-    if not all(found.get(key) == value for key, value in made_from.items()):
+    whole = all(isinstance(found.get(part), dict) for part in ("protocol", "exact"))
+    if not whole or not all(found.get(key) == value for key, value in made_from.items()):
         size = text_bytes(store) if store.meta else None
         with as_trained(model, subject.run) as dtype:
             given = validation_loss(model, store, sequences, tell=Bar("validation"))

@@ -77,8 +77,11 @@ def run(arguments: list[str]) -> int:
 
 
 def _prompt(given: str | None) -> str | None:
-    if given == "-":
-        given = sys.stdin.read()
+    try:
+        given = sys.stdin.read() if given == "-" else given
+        (given or "").encode()
+    except UnicodeError:
+        raise InputError("the prompt is not text in UTF-8") from None
     if given == "":
         raise InputError("the prompt is empty: give some text, or leave --prompt out to begin one")
     return given
@@ -111,7 +114,8 @@ class Decoder:
             return ""
         self.tokens.append(token)
         text = self.tokenizer.decode(self.tokens)
-        whole = text.rstrip("\ufffd") if len(text) - self.shown < 8 else text
+        # The beginning of a character is one mark, the last; earlier ones are bytes of none.
+        whole = text[:-1] if text.endswith("\ufffd") else text
         new, self.shown = whole[self.shown :], max(self.shown, len(whole))
         return new
 

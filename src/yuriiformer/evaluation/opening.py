@@ -42,8 +42,10 @@ def about(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def find_checkpoint(folder: RunFolder, name: str | None = None) -> Checkpoint:
     """The one that is named, else the best, else what there is."""
-    if not folder.exists:
-        raise RunError(f"no run in {str(folder.path)!r}: it has no config.json")
+    try:
+        folder.read_config()
+    except RunError as error:
+        raise RunError(f"{str(folder.path)!r} is not the folder of a run: {error}") from None
     if name is not None:
         if not (folder.checkpoints / name).is_dir():
             there = sorted(each.name for each in folder.checkpoints.glob("*/"))
@@ -61,9 +63,31 @@ def find_checkpoint(folder: RunFolder, name: str | None = None) -> Checkpoint:
 
 
 def find_data(folder: RunFolder, others: Sequence[Path] = ()) -> TokenStore:
-    """The run's data, where it says they are or in the first other place that is there."""
-    own = Path(folder.read_config()["data"]["folder"])
-    return TokenStore.open(next((place for place in (own, *others) if place.is_dir()), own))
+    """The run's data: in one of the other places, or where it says they are. Others' data are not
+    taken for them: with another tokeniser a model would speak gibberish, and nobody be told."""
+    known = folder.read_config()["data"]
+    own = Path(known["folder"])
+    places = [place for place in (*others, own) if place.is_dir()] or [*others, own]
+    for place in places:
+        store = TokenStore.open(place)
+        if _same(store, known):
+            return store
+    raise DataError(
+        f"{places[0]} does not hold the data that {folder.path} was trained on: say where they are "
+        "with --data"
+    )
+
+
+def _same(store: TokenStore, known: dict[str, Any]) -> bool:
+    """Whether these are the data that a run's configuration tells of."""
+    if len(store.val) != known.get("val_tokens", len(store.val)):
+        return False
+    if store.meta is None:
+        return "val_sha256" not in known
+    hashes = {
+        f"{split}_sha256": store.meta["splits"][split]["sha256"] for split in ("train", "val")
+    }
+    return all(known.get(name, value) == value for name, value in hashes.items())
 
 
 def open_model(

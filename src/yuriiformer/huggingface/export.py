@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,11 +13,12 @@ from typing import Any
 from safetensors import SafetensorError
 from transformers.utils import logging
 
-from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer, load_tokenizer, trained_size
 from yuriiformer.errors import DataError, ModelFileError, RunError
+from yuriiformer.evaluation.opening import find_data
 from yuriiformer.files import replace_folder, sync
 from yuriiformer.huggingface.card import model_card
+from yuriiformer.huggingface.config import YuriiFormerConfig
 from yuriiformer.huggingface.model import YuriiFormerForCausalLM
 from yuriiformer.huggingface.tokens import fast_tokenizer
 from yuriiformer.model.files import load_model, unwrap
@@ -52,9 +54,7 @@ def export_model(
             f"{tokenizer.vocab_size}: they do not belong together"
         )
     folder = Path(folder).resolve()  # so that a link stays a link
-    if folder.exists() and (
-        not folder.is_dir() or {path.name for path in folder.iterdir()} - FILES
-    ):
+    if folder.exists() and not _replaceable(folder):
         raise ModelFileError(f"{folder} holds other files: export to a folder of its own")
     part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
     try:
@@ -65,6 +65,18 @@ def export_model(
         raise ModelFileError(f"{folder} cannot be written: {error}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _replaceable(folder: Path) -> bool:
+    """Whether it is empty, or an earlier export and nothing else."""
+    if not folder.is_dir():
+        return False
+    names = {path.name for path in folder.iterdir()}
+    try:
+        kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+    except (OSError, ValueError, KeyError, TypeError):
+        kind = None
+    return not names or (names <= FILES and kind == YuriiFormerConfig.model_type)
 
 
 def _write(model: YuriiFormer, folder: Path, tokenizer: Tokenizer | None) -> None:
@@ -118,13 +130,13 @@ def export_run(
         there = [name for name in (BEST, FINAL, LAST) if (place.checkpoints / name).is_dir()]
         hint = f"it has {', '.join(there)}" if there else "it has none yet"
         raise RunError(f"the run {place.path} has no checkpoint {checkpoint!r}: {hint}")
-    tokenizer = _tokenizer(known.get("tokenizer"), Path(data or known["folder"]))
+    tokenizer = _tokenizer(place, known.get("tokenizer"), Path(data or known["folder"]))
     model = load_model(read_checkpoint(found).folder)
     export_model(model, folder, tokenizer)
     return tokenizer
 
 
-def _tokenizer(name: str | None, data: Path) -> Tokenizer | None:
+def _tokenizer(run: RunFolder, name: str | None, data: Path) -> Tokenizer | None:
     if name is None:  # nanoGPT's files do not say theirs
         return None
     if trained_size(name) is None:
@@ -134,7 +146,7 @@ def _tokenizer(name: str | None, data: Path) -> Tokenizer | None:
             f"the run's tokeniser {name} lies with its data, but {str(data)!r} is not there: say "
             "where they are now with --data"
         )
-    found = TokenStore.open(data).tokenizer()
+    found = find_data(run, [data]).tokenizer()
     if found.name != name:
         raise DataError(f"{data} has the tokeniser {found.name}, but the run had {name}")
     return found

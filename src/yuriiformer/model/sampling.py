@@ -36,8 +36,10 @@ class Sampling:
             raise InputError(f"top_k must be at least 1, not {self.top_k}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise InputError(f"top_p must be above 0 and at most 1, not {self.top_p}")
-        if not 0 < self.repetition_penalty < math.inf:
-            raise InputError(f"repetition_penalty must be above 0, not {self.repetition_penalty}")
+        if not 0.01 <= self.repetition_penalty <= 100:
+            raise InputError(
+                f"repetition_penalty must be from 0.01 to 100, not {self.repetition_penalty}"
+            )
 
     def draw(
         self, logits: Tensor, texts: Sequence[Sequence[int]], generators: Sequence[torch.Generator]
@@ -47,6 +49,7 @@ class Sampling:
             logits = self._penalise(logits, texts)
         if self.temperature == 0:
             return logits.argmax(dim=-1)
+        logits = logits - logits.amax(dim=-1, keepdim=True)  # no temperature makes 0 overflow
         probabilities = torch.softmax(self._cut(logits / self.temperature), dim=-1)
         drawn = [torch.multinomial(row, 1, generator=generator)
                  for row, generator in zip(probabilities, generators, strict=True)]  # fmt: skip

@@ -71,11 +71,16 @@ def _mean(scores: Sequence[TaskScore]) -> float:
 def _top_two(scores: Scores, task: str) -> set[str]:
     """Arms with one of the two highest printed values, ties too; of one arm alone none."""
     texts = {slug: f"{_mean(mine[task]):.1f}" for slug, mine in scores.items() if task in mine}
-    if len(texts) < 2:
+    if len(texts) < 2 or _mixed(scores, task):
         return set()
     # The paper's rule: the second place is tied for, not moved down by a tie for the first.
     second = sorted((float(text) for text in texts.values()), reverse=True)[1]
     return {slug for slug, text in texts.items() if float(text) >= second}
+
+
+def _mixed(scores: Scores, task: str) -> bool:
+    """Whether the results are of other items or checkpoints: then nobody is ahead of anybody."""
+    return len({each.asked for mine in scores.values() for each in mine.get(task, [])}) > 1
 
 
 def _cells(
@@ -93,7 +98,8 @@ def _cells(
             cells[task] = Cell(NONE)
             continue
         text = f"{_mean(mine[task]):.1f}{_error(mine[task])}"
-        known = (paper or {}).get(_title(task))
+        whole = all(each.limit is None for each in mine[task])
+        known = (paper or {}).get(_title(task)) if whole else None
         text += "" if known is None else f" (paper {known:.1f})"
         cells[task] = Cell(text, _mean(mine[task]), each.arm.slug in bold[task], _said(mine[task]))
     return cells
@@ -112,15 +118,18 @@ def _error(scores: Sequence[TaskScore]) -> str:
 def _said(scores: Sequence[TaskScore]) -> str:
     if len(scores) > 1:
         return f"Mean of {len(scores)} seeds ± half its 95 % interval."
-    limit = "" if scores[0].limit is None else f", the first {scores[0].limit} items only"
+    limit = "" if scores[0].limit is None else f", {scores[0].items} items only"
     return f"One run ± the harness's standard error; {scores[0].checkpoint} checkpoint{limit}."
 
 
 def _notes(scores: Scores) -> list[str]:
     limited = any(each.limit is not None for mine in scores.values() for found in mine.values()
                   for each in found)  # fmt: skip
+    mixed = any(_mixed(scores, task) for task in _tasks(scores))
     notes = ["Downstream accuracies in %; bold: the two highest, ties too."]
-    return notes + ["Some tasks were run on their first items only (--limit)."] * limited
+    notes += ["Some tasks were run on their first items only (--limit)."] * limited
+    notes += ["Results over other items or of other checkpoints are not compared."] * mixed
+    return notes
 
 
 def downstream_latex(table: ResultTable) -> str:

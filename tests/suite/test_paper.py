@@ -21,7 +21,7 @@ from yuriiformer.suite.paper import (
 )
 from yuriiformer.training.presets import PRESETS, preset
 
-SPEC = Path("/work/shared/SPEC.md")
+SPEC = Path(__file__).parents[3] / "shared" / "SPEC.md"
 
 
 def spec_tables():

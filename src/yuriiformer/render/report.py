@@ -251,8 +251,8 @@ def repeat_command(run: Run) -> str:
     return shlex.join([*words, "--out", "again"])
 
 
-def diagram(rule: Rule) -> str | None:
-    """The block's drawing as SVG; None if it cannot be drawn."""
+def diagram(rule: Rule) -> str:
+    """The block's drawing as SVG."""
     from yuriiformer.render.diagram import draw_rule  # noqa: PLC0415  matplotlib takes a second
 
     with tempfile.TemporaryDirectory() as folder:

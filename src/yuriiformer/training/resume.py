@@ -27,20 +27,29 @@ def open_run(
     say: Say,
 ) -> Checkpoint | None:
     """Begin a run's folder, or find where to go on; refuses what would be another run."""
-    now = config.to_dict()
+    now = {"config": config.to_dict(), "data": identity, "resolved": resolved, "plan": plan}
     if not folder.exists:
-        folder.write_config(
-            {
-                "config": now,
-                "data": identity,
-                "resolved": resolved,
-                "plan": plan,
-                "versions": versions(),
-            }
-        )
+        folder.write_config({**now, "versions": versions()})
         return None
     saved = folder.read_config()
-    changes = _changes(saved, now, identity)
+    changes = _changes(saved, now["config"], identity)
+    _refuse(folder, changes, allow_changed)
+    elsewhere = differences({"": saved["resolved"]}, {"": resolved})
+    for name, (before, after) in elsewhere.items():
+        say(f"note: {name} was {before} and is now {after}: numbers agree up to rounding")
+    checkpoint = _newest(folder, say)
+    changes |= elsewhere
+    if changes:
+        step = checkpoint.step if checkpoint else 0
+        entry = {"step": step, "fields": {name: list(change) for name, change in changes.items()}}
+        folder.write_config({**saved, **now, "changes": [*saved.get("changes", []), entry]})
+    return checkpoint
+
+
+def _refuse(
+    folder: RunFolder, changes: dict[str, tuple[Any, Any]], allow_changed: Sequence[str]
+) -> None:
+    """A run whose fields changed, unless they may."""
     unwanted = [name for name in changes if name not in allow_changed]
     if unwanted:
         words = ", ".join(f"{name} {_show(changes[name][0])} -> {_show(changes[name][1])}"
@@ -49,9 +58,10 @@ def open_run(
             f"{folder.path} was begun with another configuration: {words}. Give the same, or allow "
             f"it with --allow-changed {' '.join(unwanted)}"
         )
-    elsewhere = differences({"": saved["resolved"]}, {"": resolved})
-    for name, (before, after) in elsewhere.items():
-        say(f"note: {name} was {before} and is now {after}: numbers agree up to rounding")
+
+
+def _newest(folder: RunFolder, say: Say) -> Checkpoint | None:
+    """The newest whole checkpoint; one that is damaged is put aside."""
     checkpoint, problems = newest_whole(folder.checkpoints)
     if problems and checkpoint is None:
         raise RunError(
@@ -66,21 +76,6 @@ def open_run(
         aside = folder.checkpoints / f"{LAST}.damaged"
         shutil.rmtree(aside, ignore_errors=True)
         (folder.checkpoints / LAST).rename(aside)
-    changes |= elsewhere
-    if changes:
-        step = checkpoint.step if checkpoint else 0
-        entry = {"step": step, "fields": {name: list(change) for name, change in changes.items()}}
-        history = [*saved.get("changes", []), entry]
-        folder.write_config(
-            {
-                **saved,
-                "config": now,
-                "data": identity,
-                "resolved": resolved,
-                "plan": plan,
-                "changes": history,
-            }
-        )
     return checkpoint
 
 

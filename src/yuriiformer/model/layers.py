@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -41,6 +42,19 @@ def attend(q: Tensor, k: Tensor, v: Tensor, context: Context, **options: Any) ->
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=context.mask, is_causal=context.causal, **options
     )
+
+
+def attention_scores(q: Tensor, k: Tensor, context: Context) -> Tensor:
+    """What `attend` takes the softmax of: (batch, head, token, key), -inf where a token may not
+    look. Groups of query heads may share a key head. For looking inside, not for speed."""
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    token, key = scores.shape[-2:]
+    seen = torch.ones(token, key, dtype=torch.bool, device=q.device)
+    seen = seen.tril() if context.causal else seen
+    seen = seen if context.mask is None else seen & context.mask
+    result: Tensor = scores.masked_fill(~seen, -torch.inf)
+    return result
 
 
 class Table(nn.Embedding):

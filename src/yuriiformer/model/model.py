@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from yuriiformer.methods.interpreter import unit
+from yuriiformer.methods.interpreter import Observer, unit
 from yuriiformer.model.block import Block
 from yuriiformer.model.cache import Memories
 from yuriiformer.model.checks import check_tokens
@@ -22,6 +22,8 @@ from yuriiformer.model.layers import Table
 from yuriiformer.model.loss import mean_cross_entropy
 from yuriiformer.model.oracles import oracle_pair
 from yuriiformer.model.sampling import Sampling
+
+Watch = Callable[[int, dict[str, Tensor]], Observer]  # (layer, its streams) -> of its steps
 
 
 class Tables(nn.Module):
@@ -89,11 +91,13 @@ class YuriiFormer(nn.Module):
         tokens: Tensor,
         context: Context | None = None,
         memories: Sequence[Memories] | None = None,
+        watch: Watch | None = None,
     ) -> Tensor:
         """X after the last block and the final norm: (batch, token, d).
 
         ``context`` says where the tokens stand and what they see, if it is not plainly a text from
-        its beginning; ``memories``, one a block, hold what came before them.
+        its beginning; ``memories``, one a block, hold what came before them. ``watch`` is told the
+        streams before each block and gives the observer of its steps.
         """
         context = context or Context(torch.arange(tokens.shape[1], device=tokens.device))
         streams = self.start_streams(tokens, context.positions)
@@ -102,10 +106,10 @@ class YuriiFormer(nn.Module):
         for layer, block in enumerate(self.blocks):
             if self.recompute and torch.is_grad_enabled():
                 streams = checkpoint(block, streams, context, use_reentrant=False)
-            elif memories is None:
-                streams = block(streams, context)
-            else:
-                streams = block(streams, context, memories=memories[layer])
+                continue
+            observer = None if watch is None else watch(layer, streams)
+            memory = None if memories is None else memories[layer]
+            streams = block(streams, context, observer, memory)
         result: Tensor = self.norm(streams["X"].to(self.token_table.dtype))
         return result
 

@@ -10,7 +10,7 @@ from yuriiformer.errors import ConfigError
 from yuriiformer.methods.interpreter import LAYER_NORM_EPS
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
-from yuriiformer.model.layers import Linear, attend
+from yuriiformer.model.layers import Linear, attend, attention_scores
 from yuriiformer.model.paper import output_scale
 
 ROTARY_BASE = 10_000.0
@@ -54,14 +54,23 @@ class GroupedAttention(nn.Module):
 
     def forward(self, Y: Tensor, context: Context) -> Tensor:
         batch, token, d = Y.shape
+        heads = attend(*self.project(Y, context), context, enable_gqa=True)
+        result: Tensor = self.out(heads.transpose(1, 2).reshape(batch, token, d))
+        return result
+
+    def project(self, Y: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (batch, head, token, d_head), keys and values (batch, kv head, token, d_head)."""
+        batch, token, _ = Y.shape
         Y = self.norm(Y)
         q = self.q(Y).view(batch, token, self.n_head, self.d_head).transpose(1, 2)
         kv = self.kv(Y).view(batch, token, 2 * self.n_kv_head, self.d_head).transpose(1, 2)
-        k, v = kv.chunk(2, dim=1)  # each (batch, kv head, token, d_head)
-        q, k = rotate(q, context.positions), rotate(k, context.positions)
-        heads = attend(q, k, v, context, enable_gqa=True)
-        result: Tensor = self.out(heads.transpose(1, 2).reshape(batch, token, d))
-        return result
+        k, v = kv.chunk(2, dim=1)
+        return rotate(q, context.positions), rotate(k, context.positions), v
+
+    def scores(self, Y: Tensor, context: Context) -> Tensor:
+        """Of every query with every key it sees, for looking inside."""
+        q, k, _ = self.project(Y, context)
+        return attention_scores(q, k, context)
 
 
 class SwiGLU(nn.Module):

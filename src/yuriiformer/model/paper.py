@@ -9,7 +9,7 @@ from yuriiformer.errors import ConfigError
 from yuriiformer.methods.interpreter import LAYER_NORM_EPS
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
-from yuriiformer.model.layers import Linear, attend
+from yuriiformer.model.layers import Linear, attend, attention_scores
 
 
 def layer_norm(config: ModelConfig) -> nn.LayerNorm:
@@ -34,13 +34,23 @@ class Attention(nn.Module):
 
     def forward(self, Y: Tensor, context: Context) -> Tensor:
         batch, token, d = Y.shape
+        heads = attend(*self.project(Y), context)
+        result: Tensor = self.out(heads.transpose(1, 2).reshape(batch, token, d))
+        return result
+
+    def project(self, Y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (batch, head, token, d_head)."""
+        batch, token, d = Y.shape
         q, k, v = (
             part.view(batch, token, self.n_head, d // self.n_head).transpose(1, 2)
             for part in self.qkv(self.norm(Y)).split(d, dim=-1)
-        )  # each (batch, head, token, d_head)
-        heads = attend(q, k, v, context)
-        result: Tensor = self.out(heads.transpose(1, 2).reshape(batch, token, d))
-        return result
+        )
+        return q, k, v
+
+    def scores(self, Y: Tensor, context: Context) -> Tensor:
+        """Of every query with every key it sees, for looking inside."""
+        q, k, _ = self.project(Y)
+        return attention_scores(q, k, context)
 
 
 class MLP(nn.Module):
@@ -50,13 +60,19 @@ class MLP(nn.Module):
         super().__init__()
         d = config.d_model
         self.approximate = "tanh" if config.gelu == "tanh" else "none"
+        self.activation = "gelu-tanh" if config.gelu == "tanh" else "gelu"  # its name, for analysis
         self.norm = layer_norm(config)
         self.up = Linear(d, 4 * d, bias=config.bias)
         self.down = Linear(4 * d, d, bias=config.bias, init_scale=output_scale(config))
 
     def forward(self, Y: Tensor, context: Context) -> Tensor:
-        hidden = F.gelu(self.up(self.norm(Y)), approximate=self.approximate)
+        hidden = F.gelu(self.preactivations(Y), approximate=self.approximate)
         result: Tensor = self.down(hidden)
+        return result
+
+    def preactivations(self, Y: Tensor) -> Tensor:
+        """What GELU is applied to: (batch, token, 4d)."""
+        result: Tensor = self.up(self.norm(Y))
         return result
 
 

@@ -1,0 +1,1 @@
+"""Looking inside: energies, traces through depth, the rules on plain optimisation, the planner."""

@@ -1,0 +1,140 @@
+"""The paper's two energies, their gradients, and what is left of them in a trained model.
+
+For tokens X = (x_1, ..., x_n), each of width d:
+
+    E(X) = sum_ij exp<x_i, x_j>              interaction; Z_i = sum_j exp<x_i, x_j>
+    F(X) = sum_i sum_l v(x_i^(l)),  v' = sigma             potential
+
+Exact. The gradient of E in x_i, divided by 2 Z_i, is softmax attention with Q = K = V = W_O = I,
+one head, scale 1 (not 1/sqrt(d)), no mask, no LayerNorm before it. The gradient of F is an MLP of
+hidden width d whose two matrices are I, without biases and without LayerNorm before it.
+
+Exact, of any model: with the keys of a head held fixed, the log-partition
+
+    log Z_i(q) = log sum_(j seen) exp(scale <q, k_j>)
+
+has the gradient scale * sum_j a_ij k_j in the query: the mean of the keys under the head's own
+weights a_ij, which is what that head reads. (What it hands on is the mean of its *values* under
+the same weights: the same vector only where V = K.) Likewise sum_l v(u_l) has, in the hidden
+pre-activations u of an MLP, the gradient sigma(u).
+
+Analogy. With learned Q, K, V, with several heads or a causal mask, attention is in general not the
+gradient of any energy of the tokens: the keys move too, and a causal sum's gradient has terms from
+later tokens. So a model's log-partitions may rise or fall through depth; nothing says they must.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from yuriiformer.errors import InputError, did_you_mean
+
+Function = Callable[[Tensor], Tensor]
+
+
+def interaction_energy(X: Tensor) -> Tensor:
+    """E of tokens (..., token, d), one number for each leading index."""
+    return _products(X).exp().sum((-2, -1))
+
+
+def log_interaction_energy(X: Tensor) -> Tensor:
+    """log E, which does not overflow."""
+    return _products(X).logsumexp((-2, -1))
+
+
+def log_partition(X: Tensor) -> Tensor:
+    """log Z_i of each token: (..., token)."""
+    return _products(X).logsumexp(-1)
+
+
+def interaction_gradient(X: Tensor) -> Tensor:
+    """The gradient of E divided by 2 Z_i: each token's softmax-weighted mean of all tokens."""
+    return _products(X).softmax(-1) @ X
+
+
+def potential_energy(X: Tensor, activation: str | Function = "gelu") -> Tensor:
+    """F of tokens (..., token, d), one number for each leading index."""
+    return antiderivative(X, activation).sum((-2, -1))
+
+
+def antiderivative(x: Tensor, activation: str | Function = "gelu") -> Tensor:
+    """v with v' = activation and v(0) = 0, elementwise.
+
+    In closed form for ``gelu`` (the exact one), ``relu``, ``tanh`` and ``identity``; ``silu``,
+    ``gelu-tanh`` and any smooth activation given as a function are integrated numerically, which
+    costs more.
+    """
+    if callable(activation):
+        return _integrate(activation, x)
+    if activation not in ANTIDERIVATIVES:
+        known = ", ".join(ANTIDERIVATIVES)
+        hint = did_you_mean(activation, ANTIDERIVATIVES) or f"; known are {known}"
+        raise InputError(f"unknown activation {activation!r}{hint}; or give a function of tensors")
+    return ANTIDERIVATIVES[activation](x)
+
+
+def _products(X: Tensor) -> Tensor:
+    if X.ndim < 2:
+        raise InputError(f"tokens are (..., token, d), not of shape {tuple(X.shape)}")
+    return X @ X.mT
+
+
+def _gelu(x: Tensor) -> Tensor:
+    """Of x Phi(x), Phi and phi being the normal distribution and density:
+
+    v(x) = ((x² - 1) Phi(x) + x phi(x)) / 2 + 1/4
+    """
+    density = torch.exp(-0.5 * x.square()) / math.sqrt(2 * math.pi)
+    below: Tensor = torch.special.ndtr(x)
+    return 0.5 * ((x.square() - 1) * below + x * density) + 0.25
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    """GPT-2's approximation has no closed form."""
+    return _integrate(lambda t: torch.nn.functional.gelu(t, approximate="tanh"), x)
+
+
+def _silu(x: Tensor) -> Tensor:
+    """Of x sigmoid(x): a dilogarithm, which torch has not."""
+    return _integrate(torch.nn.functional.silu, x)
+
+
+ANTIDERIVATIVES: dict[str, Function] = {
+    "gelu": _gelu,
+    "gelu-tanh": _gelu_tanh,
+    "silu": _silu,
+    "relu": lambda x: 0.5 * x.relu().square(),
+    "tanh": lambda x: torch.logaddexp(x, -x) - math.log(2.0),  # log cosh
+    "identity": lambda x: 0.5 * x.square(),
+}
+
+NODES, WIDTH = 24, 2.0  # of Gauss-Legendre on each piece, and the pieces' width
+
+
+def _integrate(function: Function, x: Tensor) -> Tensor:
+    """The integral from 0 to x: pieces of equal width, at most `WIDTH`, each by Gauss-Legendre.
+
+    scipy's quadratures are of scalars and have no gradient.
+    """
+    finite = x.detach()[x.detach().isfinite()].abs()
+    pieces = max(1, math.ceil(float(finite.max()) / WIDTH)) if finite.numel() else 1
+    nodes, weights = _gauss(NODES)
+    total = torch.zeros_like(x)
+    for piece in range(pieces):
+        for node, weight in zip(nodes, weights, strict=True):
+            total = total + weight * function(x * ((piece + node) / pieces))
+    return total * x / pieces
+
+
+@cache
+def _gauss(n: int) -> tuple[list[float], list[float]]:
+    """Nodes and weights on [0, 1]."""
+
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    return list((nodes + 1) / 2), list(weights / 2)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 import io
+import os
 import re
-from collections.abc import Callable, Iterator
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from functools import partial, wraps
 from typing import Any, TypeVar
 
 import tyro
 
-from yuriiformer.errors import YuriiError
+from yuriiformer import __version__
+from yuriiformer.errors import InputError, YuriiError
 
 Flags = TypeVar("Flags")
 
@@ -32,6 +37,29 @@ def parse_flags(prog: str, default: Flags, arguments: list[str], description: st
         return tyro.cli(
             type(default), prog=prog, default=default, args=arguments, description=description
         )
+
+
+def read_prompt(given: str | None) -> str | None:
+    """A prompt as it was given; - stands for standard input."""
+    try:
+        given = sys.stdin.read() if given == "-" else given
+        (given or "").encode()
+    except UnicodeError:
+        raise InputError("the prompt is not text in UTF-8") from None
+    if given == "":
+        raise InputError("the prompt is empty: give some text, or leave --prompt out")
+    return given
+
+
+def made_now() -> str:
+    """When and with what something was made."""
+    now = datetime.datetime.now(datetime.UTC)
+    return f"{now:%Y-%m-%d %H:%M} UTC, yuriiformer {__version__}"
+
+
+def command_here(words: Sequence[str]) -> str:
+    """A command that does the same again, from anywhere."""
+    return f"cd {shlex.quote(os.getcwd())} && {shlex.join(words)}"
 
 
 @contextmanager

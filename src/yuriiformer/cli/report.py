@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,8 +11,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from yuriiformer import __version__
-from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.cli.parsing import command_here, made_now, parse_flags
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_text
 from yuriiformer.render.downstream import downstream_latex, downstream_table
@@ -78,7 +74,7 @@ def run(arguments: list[str]) -> int:
     try:
         out.mkdir(parents=True, exist_ok=True)
         samples = _samples(flags, comparisons) if flags.samples else {}
-        extras = Extras(flags.title, _made(), samples, _commands(flags, arguments))
+        extras = Extras(flags.title, made_now(), samples, _commands(flags, arguments))
         write_page(payload(comparisons, extras), out / "report.html")
         _tables(comparisons, out)
         if flags.figures:
@@ -87,11 +83,6 @@ def run(arguments: list[str]) -> int:
         raise RunError(f"the report cannot be written to {out}: {error}") from None
     _print(comparisons, samples, out, figures=flags.figures)
     return 0
-
-
-def _made() -> str:
-    now = datetime.datetime.now(datetime.UTC)
-    return f"{now:%Y-%m-%d %H:%M} UTC, yuriiformer {__version__}"
 
 
 def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
@@ -121,11 +112,7 @@ def _commands(flags: Flags, arguments: Sequence[str]) -> list[tuple[str, str]]:
         suite = SuiteFolder(folder)
         if suite.exists:
             commands += [("the runs", text) for text in suite.read().get("commands", [])]
-    return [*commands, ("this report", _here(["yurii", "report", *arguments]))]
-
-
-def _here(words: Sequence[str]) -> str:
-    return f"cd {shlex.quote(os.getcwd())} && {shlex.join(words)}"
+    return [*commands, ("this report", command_here(["yurii", "report", *arguments]))]
 
 
 def _tables(comparisons: Sequence[Comparison], out: Path) -> None:

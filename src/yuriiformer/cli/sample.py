@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.cli.parsing import parse_flags, read_prompt
 from yuriiformer.data.tokenizers import Tokenizer
-from yuriiformer.errors import ConfigError, InputError
+from yuriiformer.errors import ConfigError
 from yuriiformer.evaluation.opening import Opened, open_model
 from yuriiformer.model.generate import stream
 from yuriiformer.model.sampling import Sampling
@@ -62,7 +62,7 @@ def run(arguments: list[str]) -> int:
     if flags.n < 1:
         raise ConfigError(f"-n must be at least 1, not {flags.n}")
     sampling = Sampling(flags.temperature, flags.top_k, flags.top_p, flags.repetition_penalty)
-    prompt = _prompt(flags.prompt)
+    prompt = read_prompt(flags.prompt)
     opened = open_model(flags.run, flags.checkpoint, [flags.data] if flags.data else [])
     tokens = _encode(opened, prompt)
     end = None if flags.ignore_end else opened.tokenizer.end_of_text
@@ -74,17 +74,6 @@ def run(arguments: list[str]) -> int:
     else:
         _print(opened.tokenizer, prompt, columns, flags.n)
     return 0
-
-
-def _prompt(given: str | None) -> str | None:
-    try:
-        given = sys.stdin.read() if given == "-" else given
-        (given or "").encode()
-    except UnicodeError:
-        raise InputError("the prompt is not text in UTF-8") from None
-    if given == "":
-        raise InputError("the prompt is empty: give some text, or leave --prompt out to begin one")
-    return given
 
 
 def _encode(opened: Opened, prompt: str | None) -> list[int]:

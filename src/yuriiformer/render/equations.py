@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yuriiformer.methods.parse import NORMS, ORACLES
+from yuriiformer.methods.passes import Query
 from yuriiformer.methods.rule import Rule
 from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number
 
@@ -227,6 +228,18 @@ def unicode_equations(rule: Rule) -> list[str]:
     lines = list(_lines(rule, Writer))
     width = max(len(left) for left, _ in lines)
     return [f"{left:<{width}} = {right}" for left, right in lines]
+
+
+def step_labels(rule: Rule) -> list[str]:
+    """What each of the rule's steps makes: ``Attnₜ(Xₜ + μₜ Vₜ)``, ``Vₜ₊½``."""
+    indices = Indices(rule)
+    writer = Writer(indices)
+    return [
+        writer.call(step.oracle, [writer.write(step.argument)])
+        if isinstance(step, Query)
+        else indices.write(step.target).unicode()
+        for step in rule.steps
+    ]
 
 
 def latex_equations(rule: Rule) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from yuriiformer.render.columns import aligned
+
 PAPER_NAMES = {  # of the paper's tasks
     "hellaswag@10": "HellaSwag 10-shot",
     "arc_easy@25": "ARC-Easy 25-shot",
@@ -27,7 +29,7 @@ def validation_text(found: Mapping[str, Any], *, judged: bool) -> str:
         bits = part.get("bits_per_byte")
         rows.append((label, f"{part['loss']:.4f}", f"{part['perplexity']:.4g}",
                      f"{bits:.4f}" if bits else "", f"{part['tokens']:,}"))  # fmt: skip
-    lines += _aligned(rows)
+    lines += aligned(rows)
     if "recorded_val_loss" in found and found["own_data"]:
         lines.append(f"the run recorded {found['recorded_val_loss']:.4f} by the protocol")
     if judged and not found["own_data"]:
@@ -53,7 +55,7 @@ def tasks_text(
             + (f"; the first {result['limit']:,} items only" if result["limit"] else "")
         )
     kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows[1:])]
-    shown = _aligned([tuple(row[place] for place in kept) for row in rows])
+    shown = aligned([tuple(row[place] for place in kept) for row in rows])
     return "\n".join([*shown, *notes])
 
 
@@ -80,12 +82,3 @@ def _row(
         f"{figures[title]:.1f}" if title in figures else "",
         "" if reference is None else f"{reference:.2f}",
     )]  # fmt: skip
-
-
-def _aligned(rows: list[Row]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *rest in rows:
-        cells = [text.rjust(width) for text, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-    return lines

@@ -1,0 +1,91 @@
+"""The logit lens: what the model would predict if it ended after a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from yuriiformer.model.loss import IGNORE
+from yuriiformer.model.model import YuriiFormer
+
+
+@dataclass(frozen=True)
+class Lens:
+    """Rows are layers, from before the first block to after the last.
+
+    Args:
+        loss: nats of the true next token (row, token); NaN where it is not known.
+        rank: its rank among the real tokens, 1 being the likeliest.
+        probability: of the true token.
+        kl: divergence of the row's distribution from the last row's, KL(last | row), nats.
+        top: ids of the likeliest real tokens (row, token, k), and their ``top_probability``.
+        effective_depth: (token,): the first row from which the likeliest token is the final one.
+    """
+
+    loss: Tensor
+    rank: Tensor
+    probability: Tensor
+    kl: Tensor
+    top: Tensor
+    top_probability: Tensor
+    effective_depth: Tensor
+
+    def by_layer(self) -> dict[str, Tensor]:
+        return {
+            "lens_loss": self.loss,
+            "lens_rank": self.rank,
+            "lens_probability": self.probability,
+            "lens_kl": self.kl,
+        }
+
+
+def look(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top: int = 5) -> Lens:
+    """Each row of X (token, d) through the final norm and the output projection.
+
+    Probabilities are those of training (a padded vocabulary has its share, tiny in a trained
+    model); ranks and the likeliest tokens are among the real ids.
+    """
+    real = model.config.real_vocab
+    targets = targets.cpu()
+    known = targets != IGNORE
+    safe = targets.where(known, 0)
+    final = _log_probabilities(model, rows[-1])
+    found: dict[str, list[Tensor]] = {key: [] for key in ("loss", "rank", "kl", "top", "share")}
+    for row in rows:
+        log_p = _log_probabilities(model, row)
+        own = log_p.gather(-1, safe[:, None])
+        found["loss"].append(-own[:, 0])
+        found["rank"].append(1.0 + (log_p[:, :real] > own).sum(-1))
+        found["kl"].append((final.exp() * (final - log_p)).sum(-1))
+        share, ids = log_p[:, :real].topk(min(top, real))
+        found["share"].append(share.exp())
+        found["top"].append(ids)
+    stacked = {key: torch.stack(values) for key, values in found.items()}
+    loss = stacked["loss"].masked_fill(~known, torch.nan)
+    return Lens(
+        loss=loss,
+        rank=stacked["rank"].double().masked_fill(~known, torch.nan),
+        probability=(-loss).exp(),
+        kl=stacked["kl"],
+        top=stacked["top"],
+        top_probability=stacked["share"],
+        effective_depth=_settled(stacked["top"][..., 0]),
+    )
+
+
+def _log_probabilities(model: YuriiFormer, X: Tensor) -> Tensor:
+    """In the model's precision up to the logits, as it computes them itself, then in float64."""
+    table = model.token_table
+    hidden = model.norm(X.to(table.device, table.dtype))
+    return F.linear(hidden, table).cpu().double().log_softmax(-1)
+
+
+def _settled(best: Tensor) -> Tensor:
+    """(row, token) -> the first row after which the token no longer changes."""
+    differs = best != best[-1]
+    rows = torch.arange(1, len(best) + 1, device=best.device)[:, None]
+    return (rows * differs).amax(0)

@@ -1,0 +1,163 @@
+"""``yurii trace``: a model looked at from the inside, one text at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import tyro
+
+from yuriiformer.analysis.trace import Trace, trace
+from yuriiformer.analysis.trace_data import FORMAT, VERSION, run_data
+from yuriiformer.cli.parsing import command_here, made_now, parse_flags, read_prompt
+from yuriiformer.data.order import validation_starts
+from yuriiformer.errors import ConfigError, DataError, InputError, RunError
+from yuriiformer.evaluation.opening import Opened, open_model
+from yuriiformer.files import write_text
+from yuriiformer.render.depth import depth_payload, trace_text
+from yuriiformer.render.page import write_page
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of ``yurii trace``."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Folder of a run, or of two runs to be set side by side."""
+    prompt: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Text to trace, may be given several times; - reads one from standard input. Sequences of the
+    validation split if none is given."""
+    sequences: int = 2
+    """How many sequences of the validation split, where no prompt is given."""
+    max_tokens: int = 128
+    """Of each sequence of the validation split; a prompt is traced whole."""
+    out: Path | None = None
+    """Folder for trace.json and depth.html; 'trace' in the first run's folder if not given."""
+    top: int = 5
+    """How many of the likeliest next tokens to keep for each token and layer."""
+    title: str = "Depth explorer"
+    """Of the page."""
+    checkpoint: Literal["best", "final", "last"] | None = None
+    """Which; the best by validation loss if not given."""
+    data: Path | None = None
+    """Where the runs' data (their tokeniser) are, if they were moved."""
+    json: bool = False
+    """Print what trace.json holds, and write nothing."""
+
+
+DESCRIPTION = (
+    "Run a trained model on a text and record what happens on the way, layer by layer and token by "
+    "token: norms, cosines and ways of the streams, attention's entropy, energies, the prediction "
+    "as it forms. Writes trace.json and depth.html, a page to explore it that needs no network. "
+    "The model computes what it always does, to the bit."
+)
+
+
+def run(arguments: list[str]) -> int:
+    """``yurii trace RUN [RUN]``"""
+    flags = parse_flags("yurii trace", Flags(), arguments, DESCRIPTION)
+    _check(flags)
+    prompts = [read_prompt(prompt) or "" for prompt in flags.prompt]
+    opened = [
+        open_model(folder, flags.checkpoint, [flags.data] if flags.data else [])
+        for folder in flags.runs
+    ]
+    if not prompts and len({_identity(each) for each in opened}) > 1:
+        raise DataError(
+            "the two runs were trained on different data, so they share no validation sequences: "
+            "give a --prompt"
+        )
+    labels = _labels(opened)
+    runs = [_traced(flags, each, name, prompts) for each, name in zip(opened, labels, strict=True)]
+    found = {"format": FORMAT, "version": VERSION, "made": made_now(), "runs": runs}
+    if flags.json:
+        print(json.dumps(found, ensure_ascii=False, allow_nan=False))
+        return 0
+    _write(flags, found, arguments)
+    return 0
+
+
+def _check(flags: Flags) -> None:
+    if not 1 <= len(flags.runs) <= 2:
+        raise ConfigError("the folder of a run is needed, or of two: yurii trace RUN [RUN]")
+    for name in ("sequences", "max_tokens", "top"):
+        if getattr(flags, name) < 1:
+            flag = name.replace("_", "-")
+            raise ConfigError(f"--{flag} must be at least 1, not {getattr(flags, name)}")
+
+
+def _identity(opened: Opened) -> str:
+    known = opened.folder.read_config()["data"]
+    return json.dumps({key: value for key, value in known.items() if key != "folder"})
+
+
+def _labels(opened: Sequence[Opened]) -> list[str]:
+    """The rules' names; where they are the same, the folders'; where those are, their paths."""
+    for labels in (
+        [each.model.config.update.label for each in opened],
+        [each.folder.path.name for each in opened],
+    ):
+        if len(set(labels)) == len(labels):
+            return labels
+    return [str(each.folder.path) for each in opened]
+
+
+def _traced(flags: Flags, opened: Opened, label: str, prompts: Sequence[str]) -> dict[str, Any]:
+    end = opened.tokenizer.end_of_text
+
+    def piece(token: int) -> str:
+        if token >= opened.model.config.real_vocab:
+            return "⟨padding⟩"
+        return "⟨end⟩" if token == end else opened.tokenizer.decode([token])
+
+    opened.model.eval()
+    traces = list(_texts(flags, opened, prompts))
+    return {
+        "label": label,
+        "folder": str(opened.folder.path),
+        **opened.about(),
+        **run_data(opened.model, traces, piece),
+    }
+
+
+def _texts(flags: Flags, opened: Opened, prompts: Sequence[str]) -> Iterator[tuple[str, Trace]]:
+    context = opened.model.config.context
+    for number, prompt in enumerate(prompts, 1):
+        tokens = torch.as_tensor(opened.tokenizer.encode_batch([prompt])[0].astype("int64"))
+        if len(tokens) > context:
+            raise InputError(
+                f"prompt {number} has {len(tokens)} tokens, but the context of "
+                f"{opened.folder.path} is {context}: give a shorter one"
+            )
+        name = " ".join(prompt.split())
+        short = name if len(name) <= 60 else f"{name[:59]}…"
+        yield short or f"prompt {number}", trace(opened.model, tokens, top=flags.top)
+    if prompts:
+        return
+    val, length = opened.store.val, min(flags.max_tokens, context)
+    for number, start in enumerate(validation_starts(len(val), context, flags.sequences)):
+        window = torch.as_tensor(val[start : start + length + 1].astype("int64"))
+        traced = trace(opened.model, window[:-1], window[1:], top=flags.top)
+        yield f"validation sequence {number}", traced
+
+
+def _write(flags: Flags, found: dict[str, Any], arguments: Sequence[str]) -> None:
+    out = flags.out or flags.runs[0] / "trace"
+    command = command_here(["yurii", "trace", *arguments])
+    payload = depth_payload(
+        found, title=flags.title, made=found["made"], commands=[("this page", command)]
+    )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_text(out / "trace.json", json.dumps(found, ensure_ascii=False, allow_nan=False))
+        write_page(payload, out / "depth.html", kind="depth")
+    except OSError as error:
+        raise RunError(f"the trace cannot be written to {out}: {error}") from None
+    for each in found["runs"]:
+        print(f"{trace_text(each)}\n")
+    print(f"all numbers in {out / 'trace.json'}")
+    print(f"open {(out / 'depth.html').resolve()}")

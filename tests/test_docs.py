@@ -215,3 +215,13 @@ def test_the_using_page(tmp_path, monkeypatch, capsys):
     assert scope["text"].startswith("Once upon a time")
     run_commands(evaluate.splitlines())
     assert "perplexity" in capsys.readouterr().out
+
+
+def test_the_inside_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_commands(blocks("docs/inside.md", "console")[0].splitlines())
+    assert "mean effective depth" in capsys.readouterr().out
+    assert Path("seen/depth.html").exists()
+    scope: dict = {}
+    exec(blocks("docs/inside.md", "python")[0], scope)
+    assert scope["found"].by_layer["lens_loss"].shape == (4, 10)

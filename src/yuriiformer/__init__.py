@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from yuriiformer.analysis.trace import trace as trace
     from yuriiformer.data.order import BatchOrder as BatchOrder
     from yuriiformer.data.store import TokenStore as TokenStore
     from yuriiformer.data.tokenizers import gpt2_tokenizer as gpt2_tokenizer
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "analysis.trace": ("trace",),
     "data.order": ("BatchOrder",),
     "data.store": ("TokenStore",),
     "data.tokenizers": ("gpt2_tokenizer",),

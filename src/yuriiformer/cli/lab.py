@@ -1,0 +1,193 @@
+"""``yurii lab``: the update rules on plain optimisation problems."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from yuriiformer.cli.parsing import parse_command
+from yuriiformer.errors import ConfigError, RunError
+from yuriiformer.files import write_text
+from yuriiformer.render.lab import lab_text
+
+if TYPE_CHECKING:
+    from yuriiformer.methods.rule import Rule
+
+Format = Literal["png", "svg", "pdf"]
+FORMATS: tuple[Format, ...] = ("png", "svg")
+KIND = "yurii lab"  # how a folder of ours is known
+Rules = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(
+        metavar="RULE",
+        help="names, TOML files, variations, or a group: paper, standard, controls, all; "
+        "a telling few if none are given",
+    ),
+]
+Given = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(
+        name="set", metavar="NAME=NUMBER", help="coefficients of every rule that has them: mu=0.5"
+    ),
+]
+
+
+def quadratic(
+    rules: Rules = (),
+    condition: float = 100.0,
+    dim: int = 2,
+    split: Literal["even", "spectrum", "shifted"] = "even",
+    steps: int = 300,
+    step_size: float | None = None,
+    coefficients: Literal["classical", "model"] = "classical",
+    given: Given = (),
+    tune: bool = False,
+    norm: bool = False,
+    seed: int = 0,
+    out: Path = Path("lab-quadratic"),
+    figures: bool = True,
+    formats: tuple[Format, ...] = FORMATS,
+) -> None:
+    """Rules on a quadratic: rates by theory and as measured, limits, paths.
+
+    Args:
+        rules: which rules.
+        condition: the largest curvature divided by the smallest.
+        dim: dimensions; paths are drawn along the flattest and the steepest of them.
+        split: what attention and MLP see of it: half each (even), parts that do not commute
+            (spectrum), half each with minima apart (shifted).
+        steps: blocks to run.
+        step_size: one for all rules; each gets its classical one if not given.
+        coefficients: classical constants for this condition number, or what a model starts with.
+        given: coefficients, above all else.
+        tune: find for each rule the step size and momentum with the least spectral radius.
+        norm: apply LN_v, as in a model; without it a block is linear, and theory is exact.
+        seed: of the basis, the minimum and the start.
+        out: folder for lab.json and the figures.
+        figures: draw them.
+        formats: of the figures.
+    """
+    from yuriiformer.analysis.lab import parse_given  # noqa: PLC0415  imports torch
+    from yuriiformer.analysis.lab_results import QuadraticLab, quadratic_results  # noqa: PLC0415
+
+    chosen = _chosen(rules, "quadratic", seed)
+    if tune and norm:
+        raise ConfigError("--tune needs a linear block: leave out --norm")
+    options = QuadraticLab(
+        condition=condition,
+        dim=dim,
+        split=split,
+        steps=steps,
+        step_size=step_size,
+        coefficients=coefficients,
+        tune=tune,
+        given=parse_given(given, chosen),
+        norm=norm,
+        seed=seed,
+    )
+    _check_folder(out)
+    _finish(quadratic_results(chosen, options), out, formats if figures else ())
+
+
+def particles(
+    rules: Rules = (),
+    tokens: int = 32,
+    dim: int = 2,
+    oracle: Literal["gradient", "attention"] = "gradient",
+    steps: int = 200,
+    step_size: float = 0.05,
+    distance: float = 0.3,
+    given: Given = (),
+    norm: bool = False,
+    seed: int = 0,
+    out: Path = Path("lab-particles"),
+    figures: bool = True,
+    formats: tuple[Format, ...] = FORMATS,
+) -> None:
+    """Rules on tokens that attract each other: energies, clusters, ways.
+
+    Args:
+        rules: which rules.
+        tokens: how many.
+        dim: dimensions; the first two are drawn.
+        oracle: attention's: the exact gradient of J, or softmax attention itself.
+        steps: blocks to run.
+        step_size: of both oracles.
+        distance: tokens nearer than this are of one cluster.
+        given: coefficients, above all else; a model's start values if not given.
+        norm: apply LN_v, as in a model.
+        seed: of the tokens' places.
+        out: folder for lab.json and the figures.
+        figures: draw them.
+        formats: of the figures.
+    """
+    from yuriiformer.analysis.lab import parse_given  # noqa: PLC0415  imports torch
+    from yuriiformer.analysis.lab_results import ParticleLab, particle_results  # noqa: PLC0415
+
+    chosen = _chosen(rules, "particles", seed)
+    options = ParticleLab(
+        tokens=tokens,
+        dim=dim,
+        oracle=oracle,
+        steps=steps,
+        step_size=step_size,
+        distance=distance,
+        given=parse_given(given, chosen),
+        norm=norm,
+        seed=seed,
+    )
+    _check_folder(out)
+    _finish(particle_results(chosen, options), out, formats if figures else ())
+
+
+def _chosen(names: tuple[str, ...], problem: str, seed: int) -> list[Rule]:
+    from yuriiformer.analysis.lab import default_rules, named_rules  # noqa: PLC0415
+
+    if not 0 <= seed < 2**63:
+        raise ConfigError(f"--seed must be a whole number from 0 on, not {seed}")
+    return named_rules(names or default_rules(problem))
+
+
+def _check_folder(out: Path) -> None:
+    """New, empty, or an earlier lab's: nothing else is written over."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise RunError(f"{out} is a file: give another folder with --out")
+    if any(out.iterdir()) and not _is_ours(out / "lab.json"):
+        raise RunError(f"{out} holds something else: give a new or empty folder with --out")
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(data, dict) and data.get("kind") == KIND
+
+
+def _finish(data: dict[str, Any], out: Path, formats: tuple[Format, ...]) -> None:
+    data = {"kind": KIND, **data}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        write_text(out / "lab.json", text + "\n")
+    except OSError as error:
+        raise RunError(f"{out} cannot be written to: {error.strerror or error}") from None
+    written = []
+    if formats:
+        from yuriiformer.render.lab_figures import write_lab_figures  # noqa: PLC0415  matplotlib
+
+        written = write_lab_figures(data, out, formats)
+    print(lab_text(data, shutil.get_terminal_size((120, 24)).columns))
+    print(f"\n{', '.join(map(str, [out / 'lab.json', *written]))}")
+
+
+def run(arguments: list[str]) -> int:
+    """``yurii lab quadratic|particles``"""
+    parse_command("yurii lab", {"quadratic": quadratic, "particles": particles}, arguments)
+    return 0

@@ -22,21 +22,31 @@ def open_page(need_tool, tmp_path):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
 
-        def open_(payload, width=1200, **options):
-            write_page(payload, tmp_path / "report.html")
+        def open_(payload, width=1200, kind="report", **options):
+            write_page(payload, tmp_path / f"{kind}.html", kind=kind)
             context = browser.new_context(viewport={"width": width, "height": 900}, **options)
             context.set_offline(True)
             page = context.new_page()
             page.on("console", note)
             page.on("pageerror", lambda error: troubles.append(str(error)))
             page.on("request", lambda request: _is_local(request.url, troubles))
-            page.goto((tmp_path / "report.html").as_uri())
+            page.goto((tmp_path / f"{kind}.html").as_uri())
             page.wait_for_selector(READY, state="attached")
             return page
 
         yield open_
         browser.close()
     assert troubles == []
+
+
+@pytest.fixture
+def explore(open_page):
+    """The same for a depth page."""
+
+    def open_(payload, width=1200, **options):
+        return open_page(payload, width, kind="depth", **options)
+
+    return open_
 
 
 def _is_local(url, troubles):

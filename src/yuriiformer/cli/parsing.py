@@ -87,7 +87,9 @@ def _deferred(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _one_line(message: str) -> str:
     """tyro frames its errors in boxes of several lines; the words are what matters."""
-    title = re.compile(r"^[╭╰].*$", re.MULTILINE)
-    words = re.sub(r"[│─]", " ", title.sub("", message)).split()
+    # In ASCII, without frames, a title stands above a rule of dashes.
+    titles = re.compile(r"^[╭╰].*$|^\s*\S.*\n\s*-{3,}\s*$", re.MULTILINE)
+    message = titles.sub("", message, count=0 if "╭" in message else 1)
+    words = re.sub(r"[│─]|(?<!\S)-{3,}(?!\S)", " ", message).split()
     text = " ".join(words)
     return text.replace(" For full helptext, run", "; for help, run").replace("run: ", "run ")

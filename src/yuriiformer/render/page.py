@@ -34,11 +34,12 @@ class Page:
 
 # What any page may draw with; they know of none.
 CHARTS = ("uPlot.iife.min.js", "dom.js", "numbers.js", "chart.js", "intervals.js")
+LOOKS = ("uPlot.min.css", "base.css")
 
 PAGES = {
     "report": Page(
         template="report.html",
-        styles=("uPlot.min.css", "report.css"),
+        styles=(*LOOKS, "report.css"),
         scripts=(
             *CHARTS,
             "report_table.js",
@@ -46,6 +47,22 @@ PAGES = {
             "report_coefficients.js",
             "report_text.js",
             "report.js",
+        ),
+    ),
+    "depth": Page(
+        template="depth.html",
+        styles=(*LOOKS, "depth.css"),
+        scripts=(
+            *CHARTS,
+            "depth_data.js",
+            "depth_lines.js",
+            "depth_tokens.js",
+            "depth_lens.js",
+            "depth_plane.js",
+            "depth_curves.js",
+            "depth_heads.js",
+            "depth_text.js",
+            "depth.js",
         ),
     ),
 }

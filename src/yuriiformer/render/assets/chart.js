@@ -9,11 +9,12 @@ const Charts = (() => {
   const { tickText, logTicks, search, valueAt, spread, mean } = Numbers;
   const MOST_LABELS = 8;
   const LABEL_GAP = 15;
+  const HALF = 10; // rows of a tip, before and after the nearest line's
   const live = new Set();
 
-  /** show({lines, window, zoom, onzoom, xLabel, xText, yText, log, zero, whole, empty}); a line is
-   * {group, name, label, colour, dash, width, alpha, x, y, low, high}: lines of a group (the runs
-   * of an arm) share a row in the tooltip and a label, and are emphasised together. */
+  /** show({lines, window, zoom, onzoom, xLabel, xText, yText, log, zero, whole, mark, empty}); a
+   * line is {group, name, label, colour, dash, width, alpha, x, y, low, high}: lines of a group
+   * (the runs of an arm) share a row in the tooltip and a label, and are emphasised together. */
   class LineChart {
     constructor(host, { height, about }) {
       Object.assign(this, { host, height, about, lines: [], u: null, near: null, shown: {} });
@@ -133,6 +134,7 @@ const Charts = (() => {
       ctx.rect(left - ratio, top - 2 * ratio, width + 4 * ratio, height + 4 * ratio);
       ctx.clip();
       if (this.shown.zero) this.drawZero(u, ratio);
+      if ((this.shown.mark ?? null) !== null) this.drawMark(u, ratio);
       for (const line of this.lines) if (line.low) this.drawBand(u, line);
       for (const line of this.lines) if (line.group !== this.near) this.drawLine(u, line, ratio);
       for (const line of this.lines) if (line.group === this.near) this.drawLine(u, line, ratio);
@@ -147,6 +149,18 @@ const Charts = (() => {
       ctx.moveTo(u.bbox.left, y);
       ctx.lineTo(u.bbox.left + u.bbox.width, y);
       ctx.stroke();
+    }
+
+    /** An x the page speaks of elsewhere too. */
+    drawMark(u, ratio) {
+      const x = u.valToPos(this.shown.mark, "x", true), { ctx, bbox } = u;
+      Object.assign(ctx, { strokeStyle: css("--muted"), lineWidth: ratio });
+      ctx.setLineDash([4 * ratio, 3 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.setLineDash([]);
     }
 
     drawBand(u, { x, low, high, group, colour }) {
@@ -204,8 +218,7 @@ const Charts = (() => {
       const [from, to] = this.range();
       return [...this.labels].map(([group, text]) => {
         const last = this.lines.filter((line) => line.group === group).map((line) => {
-          let i = line.x.length - 1;
-          while (i >= 0 && line.y[i] === null) i--;
+          const i = line.y.findLastIndex((y) => y !== null);
           const x = Math.min(to, line.x[i]);
           return { x, y: i < 0 || x < from ? null : valueAt(line, x), line };
         }).filter((end) => end.y !== null && (!this.shown.log || end.y > 0));
@@ -267,8 +280,11 @@ const Charts = (() => {
       if (near !== this.near) { this.near = near; u.redraw(false, false); }
       if (!found) return;
       const { yText, xText } = this.shown, roomy = found.rows.length <= 12 && this.width > 520;
+      // Of very many lines, those around the nearest.
+      const middle = found.rows.findIndex((row) => row.line.group === near);
+      const first = Math.max(0, Math.min(middle, found.rows.length - HALF) - HALF);
       this.tip.replaceChildren(el("div", { class: "tip-x" }, xText(found.x)),
-        ...found.rows.map(({ line, values, mean: value }) =>
+        ...found.rows.slice(first, first + 2 * HALF).map(({ line, values, mean: value }) =>
           el("div", { class: line.group === near ? "tip-row near" : "tip-row" },
             key(line), el("span", { class: "tip-name" }, line.name),
             el("span", { class: "tip-value" }, yText(value)),

@@ -77,8 +77,9 @@ const Dom = (() => {
           onchange: () => pick(value) }), el("span", {}, text)))));
   }
 
-  function pickFrom(title, groups, pick) {
-    const options = (list) => list.map(([value, text]) => el("option", { value }, text));
+  function pickFrom(title, groups, pick, current) {
+    const options = (list) => list.map(([value, text, help]) =>
+      el("option", { value, title: help, selected: value === current }, text));
     return el("label", { class: "picker" }, el("span", {}, title),
       el("select", { onchange: (event) => pick(event.target.value) },
         groups.length === 1 ? options(groups[0][1])
@@ -93,6 +94,48 @@ const Dom = (() => {
     ? el("dl", { class: "facts" },
       pairs.map(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]))
     : empty("Nothing is recorded."));
+
+  /** A tip over the whole page, at the place of the window that a function gives: what it speaks
+   * of may be scrolled, also by the keyboard's own walk. */
+  function floatingTip() {
+    const tip = el("div", { class: "tip floating", role: "tooltip", hidden: true }), room = 14;
+    let place = null;
+    document.body.append(tip);
+    const put = () => {
+      if (tip.hidden) return;
+      const { offsetWidth: wide, offsetHeight: high } = tip, [x, y] = place();
+      const right = x + room + wide <= document.documentElement.clientWidth;
+      tip.style.left = `${Math.max(4, right ? x + room : x - room - wide)}px`;
+      tip.style.top = `${Math.max(4, Math.min(y + room, innerHeight - high - 4))}px`;
+    };
+    addEventListener("scroll", put, { capture: true, passive: true });
+    return { node: tip, hide: () => { tip.hidden = true; },
+      show(children, where) {
+        tip.replaceChildren(...children);
+        tip.hidden = false;
+        place = where;
+        put();
+      } };
+  }
+
+  /** One stop of the tabulator for many elements: the one that had the focus last. */
+  function oneStop(node, selector) {
+    node.addEventListener("focusin", ({ target }) => {
+      const now = target.closest(selector);
+      if (!now) return;
+      for (const other of node.querySelectorAll(`${selector}[tabindex="0"]`)) other.tabIndex = -1;
+      now.tabIndex = 0;
+    });
+    return node;
+  }
+
+  /** What every page begins with; its links name the sections that are there. */
+  function heading({ title, subtitle, made }) {
+    for (const [id, text] of Object.entries({ title, subtitle, made })) $(id).textContent = text;
+    $("nav").append(...[...document.querySelectorAll("main section")].map((section) =>
+      el("a", { href: `#${section.id}` },
+        section.dataset.nav || section.querySelector("h2").textContent)));
+  }
 
   /** A command to copy; where the clipboard is refused, it is at least selected. */
   function command(text) {
@@ -135,5 +178,5 @@ const Dom = (() => {
   }
 
   return { $, el, svg, css, readData, palette, lineStyle, key, sample, FONT, textWidth, shorten,
-    choice, pickFrom, check, facts, empty, command, theme };
+    choice, pickFrom, check, facts, empty, floatingTip, oneStop, heading, command, theme };
 })();

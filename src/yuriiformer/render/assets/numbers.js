@@ -9,6 +9,15 @@ const Numbers = (() => {
   const signed = (value, digits) =>
     (value > 0 ? "+" : value < 0 ? "−" : "±") + number(Math.abs(value), digits);
 
+  /** Of any size, to so many digits that count. */
+  function short(value, digits = 4) {
+    if (value === null || value === undefined) return "–";
+    const size = Math.abs(value);
+    const text = size !== 0 && (size >= 1e6 || size < 1e-4)
+      ? value.toExponential(digits - 2) : String(+value.toPrecision(digits));
+    return text.replaceAll("-", "−");
+  }
+
   function tickText(value, step) {
     const digits = Math.max(0, Math.min(8, Math.ceil(-Math.log10(Math.abs(step) || 1) - 1e-9)));
     // 0.25 needs one digit more than 0.1 does.
@@ -72,5 +81,5 @@ const Numbers = (() => {
 
   const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 
-  return { number, signed, tickText, niceTicks, logTicks, search, valueAt, spread, mean };
+  return { number, signed, short, tickText, niceTicks, logTicks, search, valueAt, spread, mean };
 })();

@@ -10,15 +10,10 @@ const report = (() => {
   const page = { payload, state, charts: {}, titled: (group) => group.name || "All arms" };
 
   function header() {
-    $("title").textContent = payload.title;
-    $("subtitle").textContent = payload.subtitle;
-    $("made").textContent = payload.made;
+    Dom.heading(payload);
     $("headline").append(...payload.headline.map((sentence) => el("p", {}, sentence)));
     $("remarks").hidden = !payload.remarks.length;
     $("remarks").append(el("ul", {}, payload.remarks.map((remark) => el("li", {}, remark))));
-    $("nav").append(...[...document.querySelectorAll("main section")].map((section) =>
-      el("a", { href: `#${section.id}` },
-        section.dataset.nav || section.querySelector("h2").textContent)));
   }
 
   reportResults(page);

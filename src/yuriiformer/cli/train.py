@@ -6,16 +6,14 @@ import argparse
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, get_type_hints
 
 import tyro
 
+from yuriiformer.cli.configuring import PRESET, RULE, Model, model_config, model_flags
 from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.errors import ConfigError
-from yuriiformer.methods.references import get_rule
-from yuriiformer.model.config import ModelConfig
 from yuriiformer.render.training import Display, plan_text
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.training.config import (
@@ -32,25 +30,6 @@ from yuriiformer.training.resume import stored_config
 from yuriiformer.training.session import Result, dry_run, train
 from yuriiformer.training.state import State
 from yuriiformer.training.stop import EXIT_CODE, stop_with_parent
-
-RULE, PRESET = ModelConfig().update.name, "tales-tiny"
-
-# The rule has a flag of its own, the vocabulary is the data's. tyro reads the help of each field
-# from the docstring.
-_HINTS = get_type_hints(ModelConfig)
-if TYPE_CHECKING:
-    Model = ModelConfig
-else:
-    Model = make_dataclass(
-        "Model",
-        [
-            (each.name, _HINTS[each.name], field(default=each.default))
-            for each in fields(ModelConfig)
-            if each.name not in ("rule", "vocab_size", "valid_vocab")
-        ],
-        frozen=True,
-    )
-    Model.__doc__ = ModelConfig.__doc__
 
 
 @dataclass(frozen=True)
@@ -136,7 +115,6 @@ def _base(first: argparse.Namespace) -> TrainConfig:
 
 
 def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
-    model = Model(**{each.name: getattr(base.model, each.name) for each in fields(Model)})
     return Flags(
         preset=first.preset or PRESET,
         config=first.config,
@@ -145,14 +123,12 @@ def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
         validation=base.validation,
         machine=base.machine,
         habits=base.habits,
-        model=model,
+        model=model_flags(base.model),
     )
 
 
 def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig:
-    values = {each.name: getattr(flags.model, each.name) for each in fields(flags.model)}
-    own = rule is None or rule == base.model.update.name  # a run's own rule needs no file again
-    model = replace(base.model, **values, rule=base.model.rule if own else get_rule(rule or ""))
+    model = model_config(flags.model, base.model, rule)
     return TrainConfig(model, flags.recipe, flags.validation, flags.machine, flags.habits)
 
 

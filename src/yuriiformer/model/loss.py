@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,6 +38,11 @@ def mean_cross_entropy(
         return loss
 
 
+def chunk_starts(rows: int, chunk: int) -> Sequence[int]:
+    """Where each chunk begins. A function of its own: who only counts memory leaves most out."""
+    return range(0, rows, chunk)
+
+
 def _at_least_float(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype.itemsize < torch.float32.itemsize else tensor
 
@@ -64,7 +70,7 @@ class _Chunked(torch.autograd.Function):
         logits = table.new_empty(min(chunk, len(hidden)), len(table))
         softmax = torch.empty_like(logits, dtype=exact)
         minus_one = softmax.new_full((len(softmax), 1), -1.0)
-        for start in range(0, len(hidden), chunk):
+        for start in chunk_starts(len(hidden), chunk):
             part = slice(start, start + chunk)
             h, counted = hidden[part].to(dtype), counts[part][:, None]
             target = targets[part][:, None].where(counted, 0)

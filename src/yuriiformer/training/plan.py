@@ -17,6 +17,7 @@ from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.config import TrainConfig
 from yuriiformer.training.groups import MUON, parameter_groups
 from yuriiformer.training.precision import autocast
+from yuriiformer.training.watching import Watcher
 
 
 @dataclass(frozen=True)
@@ -44,22 +45,11 @@ class Plan:
 
 
 def saved_bytes(model: YuriiFormer, tokens: Tensor, targets: Tensor) -> tuple[Tensor, int]:
-    """The loss, and how many bytes its forward pass keeps for the backward pass (each storage
-    once, the weights not counted)."""
-    own = {p.untyped_storage()._cdata for p in model.parameters()}
-    seen: dict[int, int] = {}
-    kept = []  # so that no storage is freed and its address counted as another's
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in own:
-            seen[storage._cdata] = storage.nbytes()
-            kept.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    """The loss, and how many bytes its forward pass leaves for the backward pass: whatever is
+    still there of what it made, also the streams that recomputing starts from."""
+    with Watcher() as watcher:
         loss: Tensor = model(tokens, targets)
-    return loss, sum(seen.values())
+    return loss, watcher.alive
 
 
 def forward_flops(config: ModelConfig) -> float:

@@ -1,0 +1,274 @@
+"""What a run costs before it starts: parameters, work, memory, hours, traffic, disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from yuriiformer.analysis.devices import FIXED, SHARE, Device
+from yuriiformer.analysis.flops import ModelWork, Work, model_work, muon_work
+from yuriiformer.analysis.measure import Timing
+from yuriiformer.analysis.memory import Estimate, StepMemory
+from yuriiformer.analysis.parameters import Parameters, count_parameters
+from yuriiformer.analysis.traffic import Traffic, traffic
+from yuriiformer.errors import ConfigError
+from yuriiformer.methods.catalog import BASELINE
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.training.config import TrainConfig
+
+MFU = 0.4  # of the peak rate: an assumption, what well-tuned training of this size reaches
+TOKEN = 2  # bytes of a token on disk
+SLACK = 2**20  # of a checkpoint, as it is reserved: headers and small files
+
+Data = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a run is planned for. ``tokens`` are those of the data's files, where they are known;
+    ``timing`` is of a real step of this model on the device, where one was taken."""
+
+    device: Device
+    gpus: int = 1
+    mfu: float = MFU
+    tokens: int | None = None
+    timing: Timing | None = None
+
+    def check(self, config: TrainConfig) -> None:
+        sequences = config.recipe.sequences
+        if self.gpus < 1:
+            raise ConfigError(f"gpus must be at least 1, not {self.gpus}")
+        if self.gpus > sequences:
+            raise ConfigError(
+                f"{self.gpus} GPUs for {sequences} sequences a step: some would have none; "
+                f"take --gpus {sequences} or fewer, or more --sequences"
+            )
+        if not 0 < self.mfu <= 1:
+            raise ConfigError(f"mfu must be above 0 and at most 1, not {self.mfu:g}")
+
+
+def make_plan(config: TrainConfig, where: Circumstances) -> Data:
+    """Everything as plain data, in bytes, FLOPs and seconds."""
+    where.check(config)
+    dtype = where.device.dtype(config.machine.precision)
+    parameters = count_parameters(config.model, split_fused=config.recipe.split_fused)
+    work = model_work(config.model, recompute=config.machine.recompute)
+    estimate = Estimate(config, dtype, where.gpus)
+    micro = min(config.machine.micro_batch, estimate.own)
+    memory = estimate.at(micro)
+    return {
+        "rule": config.model.update.name,
+        "label": config.model.update.label,
+        "model": _sizes(config.model),
+        "run": _run(config, where, dtype, micro),
+        "device": _device(where.device),
+        "parameters": _parameters(parameters, config.model),
+        "flops": _flops(config, work, parameters),
+        "memory": _memory(config, where, dtype, memory, micro),
+        "time": _time(config, where, work, parameters, dtype, micro),
+        "against": _against(config, where.device, work, dtype, micro),
+        "disk": _disk(memory, where.tokens),
+    }
+
+
+def _sizes(model: ModelConfig) -> Data:
+    names = ("n_layer", "n_head", "d_model", "context", "vocab_size", "oracles")
+    return {name: getattr(model, name) for name in names}
+
+
+def _run(config: TrainConfig, where: Circumstances, dtype: torch.dtype, micro: int) -> Data:
+    tokens = config.recipe.sequences * config.model.context
+    return {
+        "steps": config.recipe.steps,
+        "sequences": config.recipe.sequences,
+        "tokens_a_step": tokens,
+        "tokens": tokens * config.recipe.steps,
+        "epochs": tokens * config.recipe.steps / where.tokens if where.tokens else None,
+        "gpus": where.gpus,
+        "micro_batch": micro,
+        "precision": str(dtype).removeprefix("torch."),
+        "recompute": config.machine.recompute,
+    }
+
+
+def _device(device: Device) -> Data:
+    return {
+        "name": device.name,
+        "label": device.label,
+        "memory": device.memory,
+        "usable": device.usable,
+        "reserve": {"share": SHARE, "fixed": FIXED},
+        "bandwidth": device.bandwidth,
+        "float32": device.float32,
+        "bfloat16": device.bfloat16,
+    }
+
+
+def _parameters(found: Parameters, model: ModelConfig) -> Data:
+    plain = count_parameters(_baseline(model))
+    names = ("token_table", "positions", "start_tables", "attention", "mlp", "norms",
+             "coefficients", "frozen", "paper", "all")  # fmt: skip
+    return {**{name: getattr(found, name) for name in names}, "extra": found.all - plain.all}
+
+
+def _baseline(model: ModelConfig) -> ModelConfig:
+    """The same model of gradient descent."""
+    return replace(model, rule=BASELINE)
+
+
+def _flops(config: TrainConfig, work: ModelWork, parameters: Parameters) -> Data:
+    parts: dict[str, Work] = {
+        "projections": work.projections,
+        "scores": work.scores,
+        "mlp": work.mlp,
+        "output": work.output,
+        "total": work.total,
+    }
+    return {
+        **{name: {"forward": w.forward, "backward": w.backward} for name, w in parts.items()},
+        "recomputed": work.recomputed,
+        "elementwise": work.elementwise,
+        "optimizer_a_step": muon_work(list(parameters.matrices), config.recipe.muon_steps),
+        "training": _training(config, work),
+        "validation": _validation(config, work),
+    }
+
+
+def _training(config: TrainConfig, work: ModelWork) -> float:
+    """The model's own work in the whole run, nothing computed twice."""
+    tokens = config.recipe.sequences * config.model.context * config.recipe.steps
+    return work.total.both * tokens
+
+
+def _validation(config: TrainConfig, work: ModelWork) -> float:
+    every, steps = config.validation.eval_every, config.recipe.steps
+    if not every:
+        return 0.0
+    times = steps // every + 1 + (steps % every > 0)  # before the first step, and at the end
+    sequences = config.validation.eval_sequences
+    return times * sequences * config.model.context * work.total.forward
+
+
+def _memory(
+    config: TrainConfig,
+    where: Circumstances,
+    dtype: torch.dtype,
+    memory: StepMemory,
+    micro: int,
+) -> Data:
+    room = where.device.usable
+    most = Estimate(config, dtype, where.gpus).largest(room)
+    found = {
+        "micro_batch": micro,
+        "weights": memory.update.weights,
+        "gradients": memory.update.gradients,
+        "gradients_at_peak": memory.gradients,
+        "optimizer": memory.update.optimizer,
+        "kept": memory.passes.kept,
+        "temporary": memory.temporary,
+        "peak": memory.peak,
+        "in_passes": memory.in_passes,
+        "fits": memory.peak <= room,
+        "largest_micro_batch": most,
+        "largest_with_recompute": None,
+    }
+    if most < micro and not config.machine.recompute:
+        again = replace(config, machine=replace(config.machine, recompute=True))
+        found["largest_with_recompute"] = Estimate(again, dtype, where.gpus).largest(room)
+    return found
+
+
+def _time(
+    config: TrainConfig,
+    where: Circumstances,
+    work: ModelWork,
+    parameters: Parameters,
+    dtype: torch.dtype,
+    micro: int,
+) -> Data:
+    rate = where.device.rate(dtype)
+    recipe, timing = config.recipe, where.timing
+    again = (work.total.both + work.recomputed) / work.total.both
+    training = again * _training(config, work)
+    optimizer = muon_work(list(parameters.matrices), recipe.muon_steps) * recipe.steps
+    mfu = where.mfu
+    if timing is None:
+        seconds = (training + optimizer) / (where.gpus * rate * mfu)
+    else:
+        a_step = timing.passes * recipe.sequences / micro + timing.update
+        seconds = recipe.steps * a_step
+        mfu = _training(config, work) / (seconds * rate)
+    validation = _validation(config, work) / (where.gpus * rate * mfu)
+    share = 2 * (where.gpus - 1) / where.gpus
+    trained = parameters.all - parameters.frozen
+    return {
+        "mfu": mfu,
+        "measured": timing is not None,
+        "training_seconds": seconds,
+        "validation_seconds": validation,
+        "seconds": seconds + validation,
+        "tokens_a_second": _run(config, where, dtype, micro)["tokens"] / seconds,
+        "reduced_a_step": share * 4 * trained,
+    }
+
+
+def _against(
+    config: TrainConfig, device: Device, work: ModelWork, dtype: torch.dtype, micro: int
+) -> Data:
+    """The rule beside gradient descent: work, traffic of the blocks, and what both come to."""
+    stream = torch.bfloat16 if config.machine.stream_precision == "bfloat16" else torch.float32
+    plain = _baseline(config.model)
+    other = model_work(plain)
+    tokens = micro * config.model.context
+    found: dict[str, Data] = {}
+    for name, model, own in (("rule", config.model, work), ("baseline", plain, other)):
+        moved = traffic(model, micro, dtype, stream)
+        flops = own.total.both * tokens
+        found[name] = {
+            "flops": flops,
+            "products_bytes": moved.products,
+            "other_bytes": moved.other,
+            "fused_bytes": moved.fused,
+            "eager_seconds": _roofline(moved, moved.other, flops, device, dtype),
+            "fused_seconds": _roofline(moved, moved.fused, flops, device, dtype),
+        }
+    rule, base = found["rule"], found["baseline"]
+
+    def extra(*names: str) -> float:
+        return float(sum(rule[n] for n in names) / sum(base[n] for n in names) - 1)
+
+    return {
+        "name": BASELINE,
+        **found,
+        "extra_flops": extra("flops"),
+        "extra_bytes_eager": extra("products_bytes", "other_bytes"),
+        "extra_bytes_fused": extra("products_bytes", "fused_bytes"),
+        "extra_seconds_eager": extra("eager_seconds"),
+        "extra_seconds_fused": extra("fused_seconds"),
+    }
+
+
+def _roofline(
+    moved: Traffic, other: float, flops: float, device: Device, dtype: torch.dtype
+) -> float:
+    """Products at the peak rate or at the bandwidth, whichever takes longer; the rest at the
+    bandwidth."""
+    products = max(flops / device.rate(dtype), moved.products / device.bandwidth)
+    return products + other / device.bandwidth
+
+
+def _disk(memory: StepMemory, tokens: int | None) -> Data:
+    """Kept: two checkpoints to go on from, two models; while one is written, one more of each (as
+    a run makes sure of before it starts)."""
+    model = memory.update.weights + SLACK
+    whole = model + memory.update.optimizer
+    return {
+        "checkpoint": whole,
+        "model": model,
+        "kept": 2 * whole + 2 * model,
+        "needed": 3 * whole + 3 * model,
+        "tokens": tokens,
+        "data": None if tokens is None else TOKEN * tokens,
+    }

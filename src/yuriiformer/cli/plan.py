@@ -1,0 +1,232 @@
+"""``yurii plan``: what a run costs before it starts, on any device."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+from yuriiformer.analysis.devices import HERE, Device, find_device, table
+from yuriiformer.analysis.flops import model_work
+from yuriiformer.analysis.measure import Timing, this_machine, time_step
+from yuriiformer.analysis.memory import Estimate
+from yuriiformer.analysis.plan import MFU, Circumstances, make_plan
+from yuriiformer.cli.configuring import RULE, Model, model_config, model_flags
+from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.data.store import TokenStore
+from yuriiformer.errors import ConfigError
+from yuriiformer.methods.catalog import rules as catalogue
+from yuriiformer.render.plan import device_table, plan_page, plan_table
+from yuriiformer.training.config import (
+    Precision,
+    Recipe,
+    TrainConfig,
+    Validation,
+    read_config,
+)
+from yuriiformer.training.corpus import fill_vocabulary
+from yuriiformer.training.presets import preset
+
+PRESET, DEVICE = "tinystories-small", "h200"
+CORPORA = {"tinystories": 473_992_236, "openwebtext": 9_050_000_000}  # tokens, both splits
+PATIENCE = 30.0  # seconds that a step may be expected to take, to be tried
+EXPECTED = 0.5  # of a CPU's rate, to tell whether it would
+
+
+@dataclass(frozen=True)
+class PlannedMachine:
+    """What of the machine matters to a plan."""
+
+    micro_batch: int = 30
+    """Sequences in memory at a time."""
+    precision: Precision = "auto"
+    """Of oracles and output projection: auto is bfloat16 where the device has it."""
+    stream_precision: Literal["float32", "bfloat16"] = "float32"
+    """Of X and V between blocks."""
+    recompute: bool = False
+    """Keep only the streams between blocks and recompute the rest in the backward pass."""
+    threads: int | None = None
+    """CPU threads, with --device cpu."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of ``yurii plan``."""
+
+    preset: str = PRESET
+    """A complete configuration to start from: tinystories-small, openwebtext-small,
+    openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
+    config: Path | None = None
+    """Instead of a preset: a configuration file, such as a run's config.json."""
+    rule: str = RULE
+    """The update rule: a name, a TOML file, or either with variations."""
+    rules: tuple[str, ...] = ()
+    """Several, in a table."""
+    all_rules: bool = False
+    """The whole catalogue, in a table."""
+    device: str = DEVICE
+    """A device of the table (see --devices), or cpu: this machine, which is measured."""
+    devices: bool = False
+    """List the devices that are known, and plan nothing."""
+    gpus: int = 1
+    """How many of the device, a process each."""
+    mfu: float | None = None
+    """Share of the peak rate that is reached: 0.4 is assumed; on this machine it is measured."""
+    data: Path | None = None
+    """Folder of prepared data, for its vocabulary and its size."""
+    tokens: int | None = None
+    """Tokens of the data, where no folder tells; known for TinyStories and OpenWebText."""
+    vocab_size: int | None = None
+    """Rows of the token table; the data's, or GPT-2's 50,304."""
+    json: bool = False
+    """Print everything as JSON, in bytes, FLOPs and seconds."""
+    recipe: tyro.conf.OmitArgPrefixes[Recipe] = field(default_factory=Recipe)
+    validation: tyro.conf.OmitArgPrefixes[Validation] = field(default_factory=Validation)
+    machine: tyro.conf.OmitArgPrefixes[PlannedMachine] = field(default_factory=PlannedMachine)
+    model: tyro.conf.OmitArgPrefixes[Model] = field(default_factory=Model)
+
+
+DESCRIPTION = (
+    "What a run costs before it starts: parameters, work, memory, the largest micro-batch that "
+    "fits, hours, disk, and what a rule's step costs beyond gradient descent's. Every field of "
+    "the preset can be set by its flag. Nothing is trained, except a step with --device cpu."
+)
+
+
+def run(arguments: list[str]) -> int:
+    """``yurii plan ...``"""
+    first = _first_look(arguments)
+    base = _base(first)
+    flags = parse_flags("yurii plan", _to_flags(base, first), arguments, DESCRIPTION)
+    if flags.devices:
+        _print_devices(as_json=flags.json)
+        return 0
+    configs = [_to_config(flags, base, rule) for rule in _chosen(flags, first)]
+    where = _circumstances(flags, configs[0])
+    plans = [make_plan(config, where) for config in configs]
+    if flags.json:
+        print(json.dumps(plans if _many(flags) else plans[0], indent=2, ensure_ascii=False))
+    else:
+        print(plan_table(plans) if _many(flags) else plan_page(plans[0]))
+    return 0
+
+
+def _first_look(arguments: list[str]) -> argparse.Namespace:
+    """The flags that decide what the others' defaults are."""
+    look = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    look.add_argument("--preset")
+    look.add_argument("--config", type=Path)
+    look.add_argument("--rule")
+    try:
+        return look.parse_known_args(arguments)[0]
+    except (argparse.ArgumentError, SystemExit):  # tyro will say it better
+        return argparse.Namespace(preset=None, config=None, rule=None)
+
+
+def _base(first: argparse.Namespace) -> TrainConfig:
+    if first.config is None:
+        return preset(first.preset or PRESET, first.rule or RULE)
+    if first.preset is not None:
+        raise ConfigError("--preset and --config both give a whole configuration: choose one")
+    return read_config(first.config)
+
+
+def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
+    known = {each.name: getattr(base.machine, each.name) for each in fields(PlannedMachine)}
+    return Flags(
+        preset=first.preset or PRESET,
+        config=first.config,
+        rule=first.rule or base.model.update.name,
+        recipe=base.recipe,
+        validation=base.validation,
+        machine=PlannedMachine(**known),
+        model=model_flags(base.model),
+    )
+
+
+def _many(flags: Flags) -> bool:
+    return flags.all_rules or bool(flags.rules)
+
+
+def _chosen(flags: Flags, first: argparse.Namespace) -> Sequence[str | None]:
+    """The rules to plan; None is the configuration's own."""
+    if sum((first.rule is not None, bool(flags.rules), flags.all_rules)) > 1:
+        raise ConfigError("--rule, --rules and --all-rules each say which rules: choose one")
+    if flags.all_rules:
+        return tuple(catalogue)
+    return flags.rules or (first.rule,)
+
+
+def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig:
+    machine = replace(
+        base.machine,
+        **{each.name: getattr(flags.machine, each.name) for each in fields(flags.machine)},
+    )
+    model = model_config(flags.model, base.model, rule)
+    config = TrainConfig(model, flags.recipe, flags.validation, machine, base.habits)
+    if flags.data is not None:
+        if flags.vocab_size is not None or flags.tokens is not None:
+            raise ConfigError("--data tells the vocabulary and the tokens: leave those flags out")
+        return fill_vocabulary(config, TokenStore.open(flags.data))
+    if flags.vocab_size is not None:
+        return config.with_vocabulary(flags.vocab_size, None)
+    return config
+
+
+def _circumstances(flags: Flags, config: TrainConfig) -> Circumstances:
+    if flags.tokens is not None and flags.tokens < 1:
+        raise ConfigError(f"tokens must be at least 1, not {flags.tokens}")
+    mfu = MFU if flags.mfu is None else flags.mfu
+    device = Device(HERE, "", 1.0, 1.0, 1.0) if flags.device == HERE else find_device(flags.device)
+    where = Circumstances(device, flags.gpus, mfu, _tokens(flags))
+    where.check(config)
+    if flags.device != HERE:
+        return where
+    if flags.gpus != 1:
+        raise ConfigError("--device cpu is this one machine: leave --gpus out")
+    device = this_machine(config.machine.threads)
+    timing = _timing(config, device) if flags.mfu is None else None
+    if _many(flags) and timing is not None:  # one rule is timed, and stands for all
+        mfu, timing = _reached(config, device, timing), None
+    return replace(where, device=device, mfu=mfu, timing=timing)
+
+
+def _tokens(flags: Flags) -> int | None:
+    if flags.data is not None:
+        store = TokenStore.open(flags.data)
+        return len(store.train) + len(store.val)
+    if flags.tokens is not None or flags.config is not None:
+        return flags.tokens
+    return CORPORA.get(flags.preset.split("-")[0])
+
+
+def _timing(config: TrainConfig, device: Device) -> Timing | None:
+    """A real step of this model, if it is short and fits."""
+    dtype = device.dtype(config.machine.precision)
+    estimate = Estimate(config, dtype)
+    micro = min(config.machine.micro_batch, estimate.own)
+    work = model_work(config.model).total.both * micro * config.model.context
+    if work / (EXPECTED * device.rate(dtype)) > PATIENCE:
+        return None
+    return time_step(config, micro, dtype) if estimate.at(micro).peak <= device.usable else None
+
+
+def _reached(config: TrainConfig, device: Device, timing: Timing) -> float:
+    """The share of the peak rate in a timed step."""
+    micro = min(config.machine.micro_batch, config.recipe.sequences)
+    work = model_work(config.model).total.both * micro * config.model.context
+    rate = device.rate(device.dtype(config.machine.precision))
+    return min(1.0, work / timing.passes / rate)
+
+
+def _print_devices(*, as_json: bool) -> None:
+    known: list[dict[str, Any]] = [
+        {each.name: getattr(device, each.name) for each in fields(Device)}
+        for device in table().values()
+    ]
+    print(json.dumps(known, indent=2) if as_json else device_table(known))

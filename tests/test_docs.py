@@ -225,3 +225,9 @@ def test_the_inside_page(tmp_path, monkeypatch, capsys):
     scope: dict = {}
     exec(blocks("docs/inside.md", "python")[0], scope)
     assert scope["found"].by_layer["lens_loss"].shape == (4, 10)
+
+
+def test_the_planning_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_commands(blocks("docs/planning.md", "console")[0].splitlines())
+    assert "NVIDIA H200" in capsys.readouterr().out

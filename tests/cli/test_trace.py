@@ -74,6 +74,18 @@ def test_the_validation_split_into_the_runs_own_folder(runs, capsys):
     assert open_model(run).folder.read_config()  # still a run
 
 
+def test_what_is_there_is_not_written_over(runs, tmp_path, capsys):
+    (tmp_path / "trace.json").write_text('{"mine": 1}')
+    code, _, problem = yurii(capsys, runs / "gd-lie-trotter", "--out", tmp_path)
+    assert code == 2
+    assert "holds something else" in problem
+    assert (tmp_path / "trace.json").read_text() == '{"mine": 1}'
+    own = tmp_path / "own"
+    for _ in range(2):  # an earlier trace is
+        assert yurii(capsys, runs / "gd-lie-trotter", "--out", own, "--prompt", "O")[0] == 0
+    assert "1 token" in (own / "depth.html").read_text()
+
+
 def test_json_to_standard_output_writes_nothing(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("There was"))
     run = runs / "gd-lie-trotter"
@@ -115,7 +127,12 @@ def test_runs_on_other_data_share_prompts_only(runs, tmp_path, capsys):
         (["{run}", "--sequences", "0"], "--sequences must be at least 1"),
         (["{run}", "--max-tokens", "0"], "--max-tokens must be at least 1"),
         (["{run}", "--top", "-1"], "--top must be at least 1"),
-        (["{run}", "--checkpoint", "best", "--out", "{run}/config.json"], "cannot be written"),
+        (["{run}", "--checkpoint", "best", "--out", "{run}/config.json"], "not a folder"),
+        (["{run}", "--out", "{run}"], "holds something else"),
+        (["{run}", "--out", "/proc/nowhere/x"], "cannot be written"),
+        (["{run}", "--prompt", "-", "--prompt", "-"], "give it once"),
+        (["{run}", "--top", "101"], "--top must be at most 100"),
+        (["{run}", "--sequences", "1000000"], "are too many"),
     ],
 )
 def test_errors_are_one_line(runs, capsys, words, said):

@@ -96,13 +96,13 @@ def _gelu(x: Tensor) -> Tensor:
 
 
 def _gelu_tanh(x: Tensor) -> Tensor:
-    """GPT-2's approximation has no closed form."""
-    return _integrate(lambda t: torch.nn.functional.gelu(t, approximate="tanh"), x)
+    """GPT-2's approximation has no closed form. Beyond 8 it is x, or 0, to double precision."""
+    return _with_tails(lambda t: torch.nn.functional.gelu(t, approximate="tanh"), x, 8.0)
 
 
 def _silu(x: Tensor) -> Tensor:
-    """Of x sigmoid(x): a dilogarithm, which torch has not."""
-    return _integrate(torch.nn.functional.silu, x)
+    """Of x sigmoid(x): a dilogarithm, which torch has not. Beyond 40 it is x, or 0."""
+    return _with_tails(torch.nn.functional.silu, x, 40.0)
 
 
 ANTIDERIVATIVES: dict[str, Function] = {
@@ -113,6 +113,14 @@ ANTIDERIVATIVES: dict[str, Function] = {
     "tanh": lambda x: torch.logaddexp(x, -x) - math.log(2.0),  # log cosh
     "identity": lambda x: 0.5 * x.square(),
 }
+
+
+def _with_tails(function: Function, x: Tensor, far: float) -> Tensor:
+    """Of a function that is x above ``far`` and 0 below its negative: the work does not grow with
+    the largest x, as it does otherwise."""
+    above = x.clamp(min=far)
+    return _integrate(function, x.clamp(-far, far)) + 0.5 * (above.square() - far**2)
+
 
 NODES, WIDTH = 24, 2.0  # of Gauss-Legendre on each piece, and the pieces' width
 

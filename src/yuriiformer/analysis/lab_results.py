@@ -148,7 +148,7 @@ def _remarks(
 ) -> list[str]:
     said = []
     if known is not None and known.uphill:
-        said.append("goes uphill at every step size")
+        said.append("goes uphill, however small the step")
     if path.stopped is not None:
         said.append(f"diverges, stopped at block {path.stopped}")
     elif known is not None and known.radius >= 1 and not known.uphill:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from yuriiformer.model.loss import IGNORE
+from yuriiformer.model.loss import CHUNK_ELEMENTS, IGNORE
 from yuriiformer.model.model import YuriiFormer
 
 
@@ -22,8 +22,10 @@ class Lens:
         rank: its rank among the real tokens, 1 being the likeliest.
         probability: of the true token.
         kl: divergence of the row's distribution from the last row's, KL(last | row), nats.
-        top: ids of the likeliest real tokens (row, token, k), and their ``top_probability``.
-        effective_depth: (token,): the first row from which the likeliest token is the final one.
+        top: ids of the likeliest real tokens (row, token, k), and their ``top_probability``; where
+            that is NaN (a model that has diverged) the ids mean nothing.
+        effective_depth: (token,): the first row from which the likeliest token is the final one;
+            NaN where there is none.
     """
 
     loss: Tensor
@@ -49,8 +51,20 @@ def look(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top: int =
     Probabilities are those of training (a padded vocabulary has its share, tiny in a trained
     model); ranks and the likeliest tokens are among the real ids.
     """
+    chunk = max(1, CHUNK_ELEMENTS // model.config.vocab_size)
+    starts = range(0, len(targets), chunk)
+    parts = [_look(model, [row[s : s + chunk] for row in rows], targets[s : s + chunk].cpu(), top)
+             for s in starts]  # fmt: skip
+    along = {"effective_depth": 0}  # the others are (row, token, ...)
+    return Lens(**{
+        each.name: torch.cat([getattr(part, each.name) for part in parts], along.get(each.name, 1))
+        for each in fields(Lens)
+    })  # fmt: skip
+
+
+def _look(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top: int) -> Lens:
+    """Of so few tokens that their probabilities fit into memory."""
     real = model.config.real_vocab
-    targets = targets.cpu()
     known = targets != IGNORE
     safe = targets.where(known, 0)
     final = _log_probabilities(model, rows[-1])
@@ -59,21 +73,23 @@ def look(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top: int =
         log_p = _log_probabilities(model, row)
         own = log_p.gather(-1, safe[:, None])
         found["loss"].append(-own[:, 0])
-        found["rank"].append(1.0 + (log_p[:, :real] > own).sum(-1))
+        found["rank"].append(1.0 + (log_p[:, :real] > own).sum(-1, dtype=torch.float64))
         found["kl"].append((final.exp() * (final - log_p)).sum(-1))
         share, ids = log_p[:, :real].topk(min(top, real))
         found["share"].append(share.exp())
         found["top"].append(ids)
     stacked = {key: torch.stack(values) for key, values in found.items()}
     loss = stacked["loss"].masked_fill(~known, torch.nan)
+    broken = stacked["share"][..., 0].isnan()  # of a model that has diverged: nothing is likeliest
+    depth = _settled(stacked["top"][..., 0]).double()
     return Lens(
         loss=loss,
-        rank=stacked["rank"].double().masked_fill(~known, torch.nan),
+        rank=stacked["rank"].masked_fill(~known | broken, torch.nan),
         probability=(-loss).exp(),
         kl=stacked["kl"],
         top=stacked["top"],
         top_probability=stacked["share"],
-        effective_depth=_settled(stacked["top"][..., 0]),
+        effective_depth=depth.masked_fill(broken[-1], torch.nan),
     )
 
 

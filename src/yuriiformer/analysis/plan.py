@@ -27,13 +27,13 @@ Data = dict[str, Any]
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a run is planned for. ``tokens`` are those of the data's files, where they are known;
-    ``timing`` is of a real step of this model on the device, where one was taken."""
+    """What a run is planned for. ``tokens`` of the data, those to train on and all, where they are
+    known; ``timing`` is of a real step of this model on the device, where one was taken."""
 
     device: Device
     gpus: int = 1
     mfu: float = MFU
-    tokens: int | None = None
+    tokens: tuple[int, int] | None = None
     timing: Timing | None = None
 
     def check(self, config: TrainConfig) -> None:
@@ -69,7 +69,7 @@ def make_plan(config: TrainConfig, where: Circumstances) -> Data:
         "memory": _memory(config, where, dtype, memory, micro),
         "time": _time(config, where, work, parameters, dtype, micro),
         "against": _against(config, where.device, work, dtype, micro),
-        "disk": _disk(memory, where.tokens),
+        "disk": _disk(memory, where.tokens and where.tokens[1]),
     }
 
 
@@ -85,7 +85,7 @@ def _run(config: TrainConfig, where: Circumstances, dtype: torch.dtype, micro: i
         "sequences": config.recipe.sequences,
         "tokens_a_step": tokens,
         "tokens": tokens * config.recipe.steps,
-        "epochs": tokens * config.recipe.steps / where.tokens if where.tokens else None,
+        "epochs": tokens * config.recipe.steps / where.tokens[0] if where.tokens else None,
         "gpus": where.gpus,
         "micro_batch": micro,
         "precision": str(dtype).removeprefix("torch."),

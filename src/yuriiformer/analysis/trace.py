@@ -7,6 +7,7 @@ of "by layer" count from 0, before the first block, to n_layer, after the last.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ from yuriiformer.methods.passes import Query, Step
 from yuriiformer.model.block import Block
 from yuriiformer.model.checks import check_tokens
 from yuriiformer.model.context import Context
+from yuriiformer.model.loss import IGNORE
 from yuriiformer.model.model import YuriiFormer
 
 BY_STEP = (
@@ -84,10 +86,11 @@ def trace(model: YuriiFormer, tokens: Tensor, targets: Tensor | None = None, top
     the text's own next ones, the last having none (-100)."""
     if tokens.ndim != 1 or not len(tokens):
         raise InputError(f"a trace is of one text, (token,), not of shape {tuple(tokens.shape)}")
-    checked, _ = check_tokens(tokens[None], None, model.config)
-    tokens = checked[0]
     if targets is None:
-        targets = torch.cat((tokens[1:], tokens.new_full((1,), -100)))
+        targets = torch.cat((tokens[1:], tokens.new_full((1,), IGNORE)))
+    checked, true = check_tokens(tokens[None], targets[None], model.config)
+    assert true is not None
+    tokens, targets = checked[0], true[0]
     recorder = Recorder(model, len(tokens))
     hidden = model.hidden(checked, watch=recorder.watch)
     logits = torch.nn.functional.linear(hidden, model.token_table)[0]
@@ -136,8 +139,10 @@ class Recorder:
             self.heads.append(found.pop("heads", None))
             for name in BY_STEP:
                 self.by_step[name].append(found.get(name))
-            if step is last:
-                self.streams.append({name: now[name] for name in whole})
+            if step is last:  # between blocks a stream has the precision it came in
+                dtype = streams["X"].dtype
+                self.streams.append({name: now[name].to(dtype).double() for name in whole})
+                self.ways[-1] = self.streams[-1]["X"]
 
         return observe
 
@@ -226,27 +231,18 @@ def _finish(
     lens = look(model, rows, targets, top)
     ways = torch.stack(recorder.ways)  # (place, token, d)
     layers = torch.tensor([layer for layer, _ in recorder.places])
-    path, by_layer = travel(ways, layers, torch.stack(rows))
-    none = torch.full((len(tokens),), torch.nan, dtype=torch.float64)
-    for stream in model.streams:
-        norms = [each[stream].norm(dim=-1) if stream in each else none for each in recorder.streams]
-        by_layer[f"norm_{stream}"] = torch.stack(norms)
-    directions = [row / row.norm(dim=-1, keepdim=True) for row in rows]
-    by_layer["interaction"] = torch.stack(
-        [log_partition(row) - torch.tensor(len(tokens)).log() for row in directions]
-    )
-    whole = {
-        "log_energy": torch.stack([log_interaction_energy(row) for row in rows]),
-        "potential_energy": torch.stack([potential_energy(row) for row in rows]),
-    }
+    path, moves = travel(ways, layers, torch.stack(rows))
     return Trace(
         tokens=tokens,
         targets=targets,
         steps=tuple(recorder.steps),
         by_step=recorder.by_step,
         heads={"entropy": recorder.heads},
-        by_layer=by_layer | lens.by_layer(),
-        whole=whole,
+        by_layer=moves | _streams(model, recorder) | lens.by_layer(),
+        whole={
+            "log_energy": torch.stack([log_interaction_energy(row) for row in rows]),
+            "potential_energy": torch.stack([potential_energy(row) for row in rows]),
+        },
         lens=lens,
         path=path,
         places=_places(recorder.places),
@@ -254,6 +250,19 @@ def _finish(
         coefficients=tuple(_coefficients(block) for block in model.blocks),
         logits=logits,
     )
+
+
+def _streams(model: YuriiFormer, recorder: Recorder) -> dict[str, Tensor]:
+    """Lengths of the streams by row, and how far the tokens point the same way."""
+    none = torch.full((recorder.length,), torch.nan, dtype=torch.float64)
+    found = {}
+    for stream in model.streams:
+        norms = [each[stream].norm(dim=-1) if stream in each else none for each in recorder.streams]
+        found[f"norm_{stream}"] = torch.stack(norms)
+    rows = [each["X"] / each["X"].norm(dim=-1, keepdim=True) for each in recorder.streams]
+    many = math.log(recorder.length)
+    found["interaction"] = torch.stack([log_partition(row) - many for row in rows])
+    return found
 
 
 def _places(places: list[tuple[int, int]]) -> tuple[tuple[float, int], ...]:

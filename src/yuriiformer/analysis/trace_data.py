@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from yuriiformer.analysis.trace import Trace
 from yuriiformer.model.loss import IGNORE
 from yuriiformer.model.model import YuriiFormer
 
-FORMAT, VERSION = "yuriiformer-trace", 1
+KIND, VERSION = "yurii trace", 1
 DIGITS = 6  # significant ones
 
 Piece = Callable[[int], str]
@@ -45,6 +46,7 @@ def text_data(name: str, trace: Trace, piece: Piece) -> dict[str, Any]:
         for quantity, values in trace.heads.items()
         if any(value is not None for value in values)
     }
+    depths = trace.lens.effective_depth.tolist()
     return {
         "name": name,
         "tokens": trace.tokens.tolist(),
@@ -57,7 +59,7 @@ def text_data(name: str, trace: Trace, piece: Piece) -> dict[str, Any]:
         "whole": {name: numbers(value) for name, value in trace.whole.items()},
         "top": _top(trace, piece),
         "path": {name: numbers(value) for name, value in trace.path.items()},
-        "effective_depth": trace.lens.effective_depth.tolist(),
+        "effective_depth": [None if math.isnan(d) else int(d) for d in depths],
         "pca": {
             kind: {
                 "points": numbers(found.points),
@@ -69,11 +71,11 @@ def text_data(name: str, trace: Trace, piece: Piece) -> dict[str, Any]:
     }
 
 
-def _top(trace: Trace, piece: Piece) -> list[list[list[tuple[str, float | None]]]]:
+def _top(trace: Trace, piece: Piece) -> list[list[list[tuple[str, float]]]]:
     ids, shares = trace.lens.top.tolist(), numbers(trace.lens.top_probability)
     return [
         [
-            [(piece(token), share) for token, share in zip(*both, strict=True)]
+            [(piece(token), share) for token, share in zip(*both, strict=True) if share is not None]
             for both in zip(row, row_shares, strict=True)
         ]
         for row, row_shares in zip(ids, shares, strict=True)
@@ -81,10 +83,15 @@ def _top(trace: Trace, piece: Piece) -> list[list[list[tuple[str, float | None]]
 
 
 def run_data(
-    model: YuriiFormer, traces: Sequence[tuple[str, Trace]], piece: Piece
+    model: YuriiFormer, traces: Iterable[tuple[str, Trace]], piece: Piece
 ) -> dict[str, Any]:
-    """All texts of one model, and the model's side of them."""
-    config, first = model.config, traces[0][1]
+    """All texts of one model, of which there is one at least, and the model's side of them. One
+    trace is held at a time."""
+    config, first, texts = model.config, None, []
+    for name, trace in traces:
+        first = first or replace(trace, by_step={}, heads={})
+        texts.append(text_data(name, trace, piece))
+    assert first is not None
     names = list(config.update.coefficients)
     return {
         "rule": config.update.to_dict(),
@@ -102,5 +109,5 @@ def run_data(
             {"layer": s.layer, "index": s.index, "name": s.name, "kind": s.kind, "call": s.call}
             for s in first.steps
         ],
-        "texts": [text_data(name, trace, piece) for name, trace in traces],
+        "texts": texts,
     }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from yuriiformer.cli.folders import check_folder
 from yuriiformer.cli.parsing import parse_command
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_text
@@ -89,7 +90,7 @@ def quadratic(
         norm=norm,
         seed=seed,
     )
-    _check_folder(out)
+    check_folder(out, "lab.json", KIND)
     _finish(quadratic_results(chosen, options), out, formats if figures else ())
 
 
@@ -140,7 +141,7 @@ def particles(
         norm=norm,
         seed=seed,
     )
-    _check_folder(out)
+    check_folder(out, "lab.json", KIND)
     _finish(particle_results(chosen, options), out, formats if figures else ())
 
 
@@ -150,24 +151,6 @@ def _chosen(names: tuple[str, ...], problem: str, seed: int) -> list[Rule]:
     if not 0 <= seed < 2**63:
         raise ConfigError(f"--seed must be a whole number from 0 on, not {seed}")
     return named_rules(names or default_rules(problem))
-
-
-def _check_folder(out: Path) -> None:
-    """New, empty, or an earlier lab's: nothing else is written over."""
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise RunError(f"{out} is a file: give another folder with --out")
-    if any(out.iterdir()) and not _is_ours(out / "lab.json"):
-        raise RunError(f"{out} holds something else: give a new or empty folder with --out")
-
-
-def _is_ours(path: Path) -> bool:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(data, dict) and data.get("kind") == KIND
 
 
 def _finish(data: dict[str, Any], out: Path, formats: tuple[Format, ...]) -> None:

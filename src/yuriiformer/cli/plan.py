@@ -33,7 +33,11 @@ from yuriiformer.training.corpus import fill_vocabulary
 from yuriiformer.training.presets import preset
 
 PRESET, DEVICE = "tinystories-small", "h200"
-CORPORA = {"tinystories": 473_992_236, "openwebtext": 9_050_000_000}  # tokens, both splits
+# Tokens to train on and in all, as the paper and the tokeniser count them.
+CORPORA = {
+    "tinystories": (471_600_000, 473_992_236),
+    "openwebtext": (8_620_000_000, 9_050_000_000),
+}
 PATIENCE = 30.0  # seconds that a step may be expected to take, to be tried
 EXPECTED = 0.5  # of a CPU's rate, to tell whether it would
 
@@ -196,13 +200,14 @@ def _circumstances(flags: Flags, config: TrainConfig) -> Circumstances:
     return replace(where, device=device, mfu=mfu, timing=timing)
 
 
-def _tokens(flags: Flags) -> int | None:
+def _tokens(flags: Flags) -> tuple[int, int] | None:
+    """To train on, and in all."""
     if flags.data is not None:
         store = TokenStore.open(flags.data)
-        return len(store.train) + len(store.val)
-    if flags.tokens is not None or flags.config is not None:
-        return flags.tokens
-    return CORPORA.get(flags.preset.split("-")[0])
+        return len(store.train), len(store.train) + len(store.val)
+    if flags.tokens is not None:
+        return flags.tokens, flags.tokens
+    return None if flags.config is not None else CORPORA.get(flags.preset.split("-")[0])
 
 
 def _timing(config: TrainConfig, device: Device) -> Timing | None:

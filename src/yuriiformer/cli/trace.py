@@ -12,7 +12,8 @@ import torch
 import tyro
 
 from yuriiformer.analysis.trace import Trace, trace
-from yuriiformer.analysis.trace_data import FORMAT, VERSION, run_data
+from yuriiformer.analysis.trace_data import KIND, VERSION, run_data
+from yuriiformer.cli.folders import check_folder
 from yuriiformer.cli.parsing import command_here, made_now, parse_flags, read_prompt
 from yuriiformer.data.order import validation_starts
 from yuriiformer.errors import ConfigError, DataError, InputError, RunError
@@ -20,6 +21,9 @@ from yuriiformer.evaluation.opening import Opened, open_model
 from yuriiformer.files import write_text
 from yuriiformer.render.depth import depth_payload, trace_text
 from yuriiformer.render.page import write_page
+
+MOST_TOP = 100
+MOST_WORK = 250_000  # tokens times layers: some 50 MB of numbers
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def run(arguments: list[str]) -> int:
         )
     labels = _labels(opened)
     runs = [_traced(flags, each, name, prompts) for each, name in zip(opened, labels, strict=True)]
-    found = {"format": FORMAT, "version": VERSION, "made": made_now(), "runs": runs}
+    found = {"kind": KIND, "version": VERSION, "made": made_now(), "runs": runs}
     if flags.json:
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
         return 0
@@ -88,6 +92,16 @@ def _check(flags: Flags) -> None:
         if getattr(flags, name) < 1:
             flag = name.replace("_", "-")
             raise ConfigError(f"--{flag} must be at least 1, not {getattr(flags, name)}")
+    if flags.top > MOST_TOP:
+        raise ConfigError(f"--top must be at most {MOST_TOP}, not {flags.top}")
+    if flags.prompt.count("-") > 1:
+        raise ConfigError("--prompt - reads all of standard input: give it once")
+    if not flags.json:
+        check_folder(_out(flags), "trace.json", KIND)
+
+
+def _out(flags: Flags) -> Path:
+    return flags.out or flags.runs[0] / "trace"
 
 
 def _identity(opened: Opened) -> str:
@@ -115,12 +129,11 @@ def _traced(flags: Flags, opened: Opened, label: str, prompts: Sequence[str]) ->
         return "⟨end⟩" if token == end else opened.tokenizer.decode([token])
 
     opened.model.eval()
-    traces = list(_texts(flags, opened, prompts))
     return {
         "label": label,
         "folder": str(opened.folder.path),
         **opened.about(),
-        **run_data(opened.model, traces, piece),
+        **run_data(opened.model, _texts(flags, opened, prompts), piece),
     }
 
 
@@ -139,6 +152,13 @@ def _texts(flags: Flags, opened: Opened, prompts: Sequence[str]) -> Iterator[tup
     if prompts:
         return
     val, length = opened.store.val, min(flags.max_tokens, context)
+    work = flags.sequences * length * opened.model.config.n_layer
+    if work > MOST_WORK:
+        raise ConfigError(
+            f"{flags.sequences:,} sequences of {length} tokens through "
+            f"{opened.model.config.n_layer} layers are too many to look at one by one: give fewer "
+            "with --sequences or --max-tokens"
+        )
     for number, start in enumerate(validation_starts(len(val), context, flags.sequences)):
         window = torch.as_tensor(val[start : start + length + 1].astype("int64"))
         traced = trace(opened.model, window[:-1], window[1:], top=flags.top)
@@ -146,7 +166,7 @@ def _texts(flags: Flags, opened: Opened, prompts: Sequence[str]) -> Iterator[tup
 
 
 def _write(flags: Flags, found: dict[str, Any], arguments: Sequence[str]) -> None:
-    out = flags.out or flags.runs[0] / "trace"
+    out = _out(flags)
     command = command_here(["yurii", "trace", *arguments])
     payload = depth_payload(
         found, title=flags.title, made=found["made"], commands=[("this page", command)]

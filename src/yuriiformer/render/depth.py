@@ -27,7 +27,7 @@ def depth_payload(
     subtitle = " and ".join(
         f"{run['label']} ({run['n_layer']} layers, d = {run['d_model']})" for run in runs
     )
-    many = f"{len(texts)} texts" if len(texts) > 1 else f"{len(texts[0]['tokens'])} tokens"
+    many = f"{len(texts)} texts" if len(texts) > 1 else _tokens(len(texts[0]["tokens"]))
     return {
         "title": title,
         "subtitle": f"{subtitle}: {many}",
@@ -96,15 +96,20 @@ def trace_text(run: Mapping[str, Any]) -> str:
     for row in layers:
         name = str(row) if row else "(embedding)"
         rows.append((name, *(_short(values[row]) for _, values in columns)))
-    depths = [depth for text in texts for depth in text["effective_depth"]]
+    depths = [d for text in texts for d in text["effective_depth"] if d is not None]
     ways = [value for text in texts for value in text["path"]["straightness"] if value is not None]
     tokens = sum(len(text["tokens"]) for text in texts)
+    settled = f"{fmean(depths):.1f}" if depths else "?"
     straight = f"; straightness of the ways {fmean(ways):.2f}" if ways else ""
     return "\n".join([
-        f"{run['label']}, {run['checkpoint']} checkpoint, step {run['step']:,}: {tokens:,} tokens",
+        f"{run['label']}, {run['checkpoint']} checkpoint, step {run['step']:,}: {_tokens(tokens)}",
         "", *aligned(rows), "",
-        f"mean effective depth {fmean(depths):.1f} of {run['n_layer']}{straight}",
+        f"mean effective depth {settled} of {run['n_layer']}{straight}",
     ])  # fmt: skip
+
+
+def _tokens(count: int) -> str:
+    return f"{count:,} token{'s' * (count != 1)}"
 
 
 def _mean(rows: Iterable[Sequence[float | None]]) -> float | None:

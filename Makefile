@@ -51,6 +51,7 @@ bench: install ## side-by-side measurements (see benchmarks/README.md)
 	$(BIN)/python benchmarks/prepare.py
 	$(BIN)/python benchmarks/muon.py
 	$(BIN)/python benchmarks/training_step.py --memory
+	$(BIN)/python benchmarks/plan_memory.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/generation.py
 
 constraints: ## pin what a fresh install resolves to

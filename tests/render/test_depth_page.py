@@ -52,14 +52,14 @@ def test_own_scripts_make_no_markup_of_texts():
 
 def test_every_asset_is_of_some_page():
     used = {
-        name for page in PAGES.values() for name in (page.template, *page.styles, *page.scripts)
-    }
+        name for page in PAGES.values() for name in (page.body, *page.styles, *page.scripts)
+    } | {"page.html"}  # the frame of all
     there = {path.name for path in ASSETS.iterdir() if not path.name.endswith(".LICENSE")}
     assert there == used
 
 
 def test_every_place_the_scripts_fill_is_in_the_template():
-    template = (ASSETS / PAGES["depth"].template).read_text()
+    template = (ASSETS / "page.html").read_text() + (ASSETS / PAGES["depth"].body).read_text()
     ids = set(re.findall(r'id="([\w-]+)"', template))
     for name in PAGES["depth"].scripts:
         if not name.startswith("depth"):

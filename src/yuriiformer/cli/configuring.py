@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import field, fields, make_dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, get_type_hints
 
+from yuriiformer.errors import ConfigError
 from yuriiformer.methods.references import get_rule
 from yuriiformer.model.config import ModelConfig
+from yuriiformer.training.config import TrainConfig, read_config
+from yuriiformer.training.presets import preset
 
-RULE, PRESET = ModelConfig().update.name, "tales-tiny"
+RULE = ModelConfig().update.name
 
 # The rule has a flag of its own, the vocabulary is the data's. tyro reads the help of each field
 # from the docstring.
@@ -38,3 +43,26 @@ def model_config(flags: Model, base: ModelConfig, rule: str | None) -> ModelConf
     values = {each.name: getattr(flags, each.name) for each in fields(flags)}
     own = rule is None or rule == base.update.name
     return replace(base, **values, rule=base.rule if own else get_rule(rule or ""))
+
+
+def first_look(arguments: list[str]) -> argparse.Namespace:
+    """The flags that decide what the others' defaults are."""
+    look = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    look.add_argument("--preset")
+    look.add_argument("--config", type=Path)
+    look.add_argument("--rule")
+    look.add_argument("--out", type=Path)
+    look.add_argument("--resume", action="store_true")
+    try:
+        return look.parse_known_args(arguments)[0]
+    except (argparse.ArgumentError, SystemExit):  # tyro will say it better
+        return argparse.Namespace(preset=None, config=None, rule=None, out=None, resume=False)
+
+
+def base_config(first: argparse.Namespace, usual: str) -> TrainConfig:
+    """The whole configuration that flags change fields of: a file's, or a preset's."""
+    if first.config is None:
+        return preset(first.preset or usual, first.rule or RULE)
+    if first.preset is not None:
+        raise ConfigError("--preset and --config both give a whole configuration: choose one")
+    return read_config(first.config)

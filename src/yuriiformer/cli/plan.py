@@ -16,7 +16,14 @@ from yuriiformer.analysis.flops import model_work
 from yuriiformer.analysis.measure import Timing, this_machine, time_step
 from yuriiformer.analysis.memory import Estimate
 from yuriiformer.analysis.plan import MFU, Circumstances, make_plan
-from yuriiformer.cli.configuring import RULE, Model, model_config, model_flags
+from yuriiformer.cli.configuring import (
+    RULE,
+    Model,
+    base_config,
+    first_look,
+    model_config,
+    model_flags,
+)
 from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
@@ -27,10 +34,8 @@ from yuriiformer.training.config import (
     Recipe,
     TrainConfig,
     Validation,
-    read_config,
 )
 from yuriiformer.training.corpus import fill_vocabulary
-from yuriiformer.training.presets import preset
 
 PRESET, DEVICE = "tinystories-small", "h200"
 # Tokens to train on and in all, as the paper and the tokeniser count them.
@@ -104,8 +109,8 @@ DESCRIPTION = (
 
 def run(arguments: list[str]) -> int:
     """``yurii plan ...``"""
-    first = _first_look(arguments)
-    base = _base(first)
+    first = first_look(arguments)
+    base = base_config(first, PRESET)
     flags = parse_flags("yurii plan", _to_flags(base, first), arguments, DESCRIPTION)
     if flags.devices:
         _print_devices(as_json=flags.json)
@@ -118,26 +123,6 @@ def run(arguments: list[str]) -> int:
     else:
         print(plan_table(plans) if _many(flags) else plan_page(plans[0]))
     return 0
-
-
-def _first_look(arguments: list[str]) -> argparse.Namespace:
-    """The flags that decide what the others' defaults are."""
-    look = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    look.add_argument("--preset")
-    look.add_argument("--config", type=Path)
-    look.add_argument("--rule")
-    try:
-        return look.parse_known_args(arguments)[0]
-    except (argparse.ArgumentError, SystemExit):  # tyro will say it better
-        return argparse.Namespace(preset=None, config=None, rule=None)
-
-
-def _base(first: argparse.Namespace) -> TrainConfig:
-    if first.config is None:
-        return preset(first.preset or PRESET, first.rule or RULE)
-    if first.preset is not None:
-        raise ConfigError("--preset and --config both give a whole configuration: choose one")
-    return read_config(first.config)
 
 
 def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:

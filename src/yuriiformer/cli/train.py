@@ -11,7 +11,14 @@ from pathlib import Path
 
 import tyro
 
-from yuriiformer.cli.configuring import PRESET, RULE, Model, model_config, model_flags
+from yuriiformer.cli.configuring import (
+    RULE,
+    Model,
+    base_config,
+    first_look,
+    model_config,
+    model_flags,
+)
 from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.errors import ConfigError
 from yuriiformer.render.training import Display, plan_text
@@ -22,14 +29,14 @@ from yuriiformer.training.config import (
     Recipe,
     TrainConfig,
     Validation,
-    read_config,
 )
 from yuriiformer.training.plan import Plan
-from yuriiformer.training.presets import preset
 from yuriiformer.training.resume import stored_config
 from yuriiformer.training.session import Result, dry_run, train
 from yuriiformer.training.state import State
 from yuriiformer.training.stop import EXIT_CODE, stop_with_parent
+
+PRESET = "tales-tiny"
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ DESCRIPTION = (
 
 def run(arguments: list[str]) -> int:
     """``yurii train ...``: 0 when finished, 75 when stopped by a signal."""
-    first = _first_look(arguments)
+    first = first_look(arguments)
     base = _base(first)
     flags = parse_flags("yurii train", _to_flags(base, first), arguments, DESCRIPTION)
     config = _to_config(flags, base, first.rule)
@@ -88,30 +95,12 @@ def run(arguments: list[str]) -> int:
     return _train(flags, config, data, flags.out)
 
 
-def _first_look(arguments: list[str]) -> argparse.Namespace:
-    """The flags that decide what the others' defaults are."""
-    look = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    look.add_argument("--preset")
-    look.add_argument("--config", type=Path)
-    look.add_argument("--rule")
-    look.add_argument("--out", type=Path)
-    look.add_argument("--resume", action="store_true")
-    try:
-        return look.parse_known_args(arguments)[0]
-    except (argparse.ArgumentError, SystemExit):  # tyro will say it better
-        return argparse.Namespace(preset=None, config=None, rule=None, out=None, resume=False)
-
-
 def _base(first: argparse.Namespace) -> TrainConfig:
     """The run's own configuration when it is gone on with, else the preset's."""
-    if first.config is not None:
-        if first.preset is not None:
-            raise ConfigError("--preset and --config both give a whole configuration: choose one")
-        return read_config(first.config)
     begun = first.resume and first.out is not None and RunFolder(first.out).exists
-    if begun and first.preset is None:
+    if begun and first.preset is None and first.config is None:
         return stored_config(first.out)
-    return preset(first.preset or PRESET, first.rule or RULE)
+    return base_config(first, PRESET)
 
 
 def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:

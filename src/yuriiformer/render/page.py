@@ -25,9 +25,9 @@ POOLED_FROM = 16
 
 @dataclass(frozen=True)
 class Page:
-    """The assets of a kind of page, in the order in which they are put into it."""
+    """The assets of a kind of page, in the order in which they are put into its frame."""
 
-    template: str
+    body: str
     styles: tuple[str, ...]
     scripts: tuple[str, ...]
 
@@ -38,7 +38,7 @@ LOOKS = ("uPlot.min.css", "base.css")
 
 PAGES = {
     "report": Page(
-        template="report.html",
+        body="report.html",
         styles=(*LOOKS, "report.css"),
         scripts=(
             *CHARTS,
@@ -50,7 +50,7 @@ PAGES = {
         ),
     ),
     "depth": Page(
-        template="depth.html",
+        body="depth.html",
         styles=(*LOOKS, "depth.css"),
         scripts=(
             *CHARTS,
@@ -80,11 +80,12 @@ def page_html(payload: Mapping[str, Any], kind: str = "report") -> str:
         "title": html.escape(str(payload.get("title", "")), quote=False),
         "licences": f"uPlot:\n\n{_asset('uPlot.LICENSE').strip()}",
         "styles": "\n".join(f"<style>\n{_asset(name)}\n</style>" for name in page.styles),
+        "body": _asset(page.body).rstrip(),
         "data": data_json({"palette": palette(), "payload": payload}),
         "scripts": "\n".join(f"<script>\n{_asset(name)}\n</script>" for name in page.scripts),
     }
     # One pass: a place's name inside the data is data, not a place.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset(page.template))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("page.html"))
 
 
 def data_json(data: Mapping[str, Any]) -> str:

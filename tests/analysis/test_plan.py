@@ -11,12 +11,12 @@ import torch
 import yuriiformer as yf
 from tests.model.tiny import tiny
 from yuriiformer.analysis.devices import FIXED, Device, find_device, table
-from yuriiformer.analysis.flops import model_work
 from yuriiformer.analysis.measure import Timing, memory, time_step
 from yuriiformer.analysis.plan import Circumstances, make_plan
 from yuriiformer.analysis.traffic import fused_bytes, traffic
 from yuriiformer.model import oracles as registry
 from yuriiformer.training.config import Machine, Recipe, TrainConfig, Validation
+from yuriiformer.training.flops import model_work
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.state import Saver
 
@@ -75,8 +75,46 @@ def test_a_timed_step_gives_the_hours():
     time = make_plan(config(), where)["time"]
     assert time["measured"]
     assert time["training_seconds"] == 25 * (3 * 2.0 + 1.0)  # three micro-batches of 4
-    work = 25 * 12 * 32 * model_work(config().model).total.both
-    assert time["mfu"] == pytest.approx(work / (175 * 1e14))
+    work = model_work(config().model).total
+    muon = 25 * 5 * 2 * sum(4 * 16 * 16 * c + 2 * 16**3 for c in (48, 16, 64, 64))
+    assert time["mfu"] == pytest.approx((25 * 12 * 32 * work.both + muon) / (175 * 1e14))
+    # four validations of six sequences, forward only, at the speed of the passes
+    forward = 2.0 / 4 * work.forward / work.both
+    assert time["validation_seconds"] == pytest.approx(4 * 6 * forward)
+    assert time["more_seconds"] is None  # it is in what was measured
+
+
+def test_a_timed_step_has_what_it_recomputes():
+    """The same seconds, whatever was done in them; and none of it counted twice."""
+    where = Circumstances(LARGE, timing=Timing(passes=2.0, update=1.0))
+    plain, again = (make_plan(config(recompute=r), where)["time"] for r in (False, True))
+    assert plain["training_seconds"] == again["training_seconds"]
+    assert again["mfu"] > plain["mfu"]
+
+
+@pytest.mark.parametrize(("gpus", "largest"), [(1, 12), (4, 3), (5, 3), (7, 2), (11, 2), (12, 1)])
+def test_the_largest_share_sets_the_pace(gpus, largest):
+    time = make_plan(config(), Circumstances(LARGE, gpus=gpus, mfu=0.5))["time"]
+    work = model_work(config().model).total
+    muon = 5 * 2 * sum(4 * 16 * 16 * c + 2 * 16**3 for c in (48, 16, 64, 64))
+    seconds = 25 * (largest * 32 * work.both + muon / gpus) / (1e14 * 0.5)
+    assert time["training_seconds"] == pytest.approx(seconds)
+    assert time["uneven"] == (12 % gpus > 0)
+    matrices = 2 * (16 * 48 + 16 * 16 + 2 * 16 * 64)
+    assert time["gathered_a_step"] == pytest.approx(4 * matrices * (gpus - 1) / gpus)
+
+
+def test_what_a_rule_moves_in_hours():
+    plan = make_plan(config(), Circumstances(LARGE))
+    rule, base = plan["against"]["rule"], plan["against"]["baseline"]
+    times = 25 * 3  # steps, micro-batches of 4
+    more = plan["time"]["more_seconds"]
+    assert more["fused"] == pytest.approx(
+        times * (rule["fused_bytes"] - base["fused_bytes"]) / 1e12
+    )
+    assert more["as_it_is"] > more["fused"] > 0
+    own = make_plan(config("gd-lie-trotter"), Circumstances(LARGE))["time"]["more_seconds"]
+    assert own == {"as_it_is": 0, "fused": 0}
 
 
 @pytest.mark.parametrize("micro", [4, 12])
@@ -157,9 +195,13 @@ def test_gradient_descent_costs_nothing_beyond_itself():
 
 
 def test_the_roofline_by_hand():
-    found = make_plan(config(), Circumstances(LARGE))["against"]["rule"]
-    products = max(found["flops"] / 1e14, found["products_bytes"] / 1e12)
-    assert found["eager_seconds"] == products + found["other_bytes"] / 1e12
+    """Where nothing but the rate, or nothing but the bandwidth, is in the way."""
+    slow = make_plan(config(), Circumstances(replace(LARGE, bfloat16=1.0)))["against"]["rule"]
+    assert slow["eager_seconds"] == pytest.approx(slow["flops"])
+    thin = make_plan(config(), Circumstances(replace(LARGE, bandwidth=1.0)))["against"]["rule"]
+    assert thin["eager_seconds"] == pytest.approx(thin["products_bytes"] + thin["other_bytes"])
+    work = model_work(config().model)
+    assert slow["flops"] == pytest.approx(4 * 32 * (work.total.both - work.output.both))
 
 
 def test_disk_as_a_run_reserves_it(tmp_path):
@@ -190,6 +232,12 @@ def test_devices():
         assert 0.1e12 < device.bandwidth < 10e12
         assert 5e12 < device.float32 < 200e12
         assert device.bfloat16 is None or 1.5 < device.bfloat16 / device.float32 < 40
+    peaks = {name: (find_device(name).bfloat16, find_device(name).memory)
+             for name in ("h200", "h100", "a100-80", "l4", "mi300x")}  # fmt: skip
+    assert peaks == {  # dense, not "with sparsity"
+        "h200": (989e12, 141e9), "h100": (989e12, 80e9), "a100-80": (312e12, 80e9),
+        "l4": (121e12, 24e9), "mi300x": (1307e12, 192e9),
+    }  # fmt: skip
     assert find_device("t4").dtype("auto") == torch.float32
     assert find_device("h200").dtype("auto") == torch.bfloat16
     assert find_device("h200").dtype("float32") == torch.float32

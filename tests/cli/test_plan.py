@@ -9,6 +9,7 @@ import pytest
 import yuriiformer as yf
 from tests.training.corpora import tales
 from yuriiformer.analysis.devices import table
+from yuriiformer.cli import plan
 from yuriiformer.cli.main import main
 
 SMALL = ("--preset", "tales-tiny", "--n-layer", "1", "--vocab-size", "128", "--sequences", "4",
@@ -87,6 +88,29 @@ def test_this_machine_is_measured(capsys):
     assert assumed["time"]["mfu"] == 0.3
 
 
+def test_every_rule_of_a_table_is_measured(capsys):
+    words = ("--rules", "gd-lie-trotter", "verlet-ama", "gd-lie-trotter", "--device", "cpu")
+    found = planned(capsys, *SMALL, *words)
+    assert [each["rule"] for each in found] == ["gd-lie-trotter", "verlet-ama"]
+    assert all(each["time"]["measured"] for each in found)
+    assert found[0]["time"]["training_seconds"] != found[1]["time"]["training_seconds"]
+    run(*SMALL, *words)
+    assert "(measured)" in capsys.readouterr().out
+
+
+def test_a_step_that_would_take_long_is_not_taken(capsys, monkeypatch):
+    monkeypatch.setattr(plan, "PATIENCE", 1e-9)
+    monkeypatch.setattr(plan, "time_step", None)
+    assert not planned(capsys, *SMALL, "--device", "cpu")["time"]["measured"]
+
+
+def test_sizes_of_corpora_are_of_their_tokeniser(capsys):
+    known = planned(capsys, "--n-layer", 1, "--d-model", 12)
+    assert known["disk"]["tokens"] == 473_992_236
+    other = planned(capsys, "--n-layer", 1, "--d-model", 12, "--vocab-size", 4096)
+    assert other["disk"]["tokens"] is None
+
+
 def test_the_devices(capsys):
     assert run("--devices") == 0
     text = capsys.readouterr().out
@@ -102,6 +126,8 @@ def test_the_devices(capsys):
         (("--gpus", "0"), "gpus must be at least 1"),
         (("--gpus", "5"), "5 GPUs for 4 sequences"),
         (("--mfu", "2"), "mfu must be above 0"),
+        (("--vocab-size", "70000"), "at most 65536"),
+        (("--context", "9223372036854775807"), "too large to be counted"),
         (("--tokens", "0"), "tokens must be at least 1"),
         (("--vocab-size", "0"), "vocab_size must be"),
         (("--device", "cpu", "--gpus", "2"), "leave --gpus out"),

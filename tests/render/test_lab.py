@@ -17,6 +17,7 @@ from yuriiformer.analysis.lab_results import (
     particle_results,
     quadratic_results,
 )
+from yuriiformer.render.columns import display_width
 from yuriiformer.render.lab import lab_text, settled, short_coefficients
 from yuriiformer.render.lab_figures import (
     convergence,
@@ -26,7 +27,6 @@ from yuriiformer.render.lab_figures import (
     ways,
     write_lab_figures,
 )
-from yuriiformer.render.tables import display_width
 
 
 def as_read(data):

@@ -39,7 +39,8 @@ def plan() -> dict:
                    "largest_micro_batch": 14, "largest_with_recompute": None},
         "time": {"mfu": 0.4, "measured": False, "training_seconds": 7000.0,
                  "validation_seconds": 200.0, "seconds": 7200.0, "tokens_a_second": 292.6,
-                 "reduced_a_step": 2**29},
+                 "reduced_a_step": 2**29, "gathered_a_step": 2**28, "uneven": True,
+                 "more_seconds": {"as_it_is": 720.0, "fused": 180.0}},
         "against": {"name": "base", "rule": moved, "baseline": moved, "extra_flops": 0.0,
                     "extra_bytes_eager": 0.5, "extra_bytes_fused": -0.051,
                     "extra_seconds_eager": 0.25, "extra_seconds_fused": 0.1},
@@ -64,6 +65,9 @@ def test_the_page():
     assert "2.00 GiB for 2.00 GiB" in line(text, "bytes moved, as it is")
     assert "1,365,333 tokens" in line(text, "data")
     assert "coefficients" not in text  # there are none
+    assert "+0.05 h fused, +0.2 h as it is" in line(text, "beside the hours")
+    assert "0.50 GiB of gradients, 0.25 GiB by Muon" in line(text, "exchanged")
+    assert "do not divide" in line(text, "note")
     assert max(map(len, text.splitlines())) <= 110
 
 

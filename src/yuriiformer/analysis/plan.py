@@ -8,15 +8,14 @@ from typing import Any
 import torch
 
 from yuriiformer.analysis.devices import FIXED, SHARE, Device
-from yuriiformer.analysis.flops import ModelWork, Work, model_work, muon_work
+from yuriiformer.analysis.hours import Pace, baseline, beside_baseline, hours, validations
 from yuriiformer.analysis.measure import Timing
 from yuriiformer.analysis.memory import Estimate, StepMemory
 from yuriiformer.analysis.parameters import Parameters, count_parameters
-from yuriiformer.analysis.traffic import Traffic, traffic
 from yuriiformer.errors import ConfigError
-from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.training.config import TrainConfig
+from yuriiformer.training.flops import ModelWork, Work, model_work, muon_work
 
 MFU = 0.4  # of the peak rate: an assumption, what well-tuned training of this size reaches
 TOKEN = 2  # bytes of a token on disk
@@ -52,12 +51,23 @@ class Circumstances:
 def make_plan(config: TrainConfig, where: Circumstances) -> Data:
     """Everything as plain data, in bytes, FLOPs and seconds."""
     where.check(config)
+    try:
+        return _plan(config, where)
+    except RuntimeError as error:
+        if "overflow" not in str(error):
+            raise
+        raise ConfigError("the model is too large to be counted: take smaller numbers") from None
+
+
+def _plan(config: TrainConfig, where: Circumstances) -> Data:
     dtype = where.device.dtype(config.machine.precision)
     parameters = count_parameters(config.model, split_fused=config.recipe.split_fused)
     work = model_work(config.model, recompute=config.machine.recompute)
     estimate = Estimate(config, dtype, where.gpus)
     micro = min(config.machine.micro_batch, estimate.own)
     memory = estimate.at(micro)
+    pace = Pace(config, work, parameters, where.device, dtype, where.gpus, micro)
+    against = beside_baseline(pace)
     return {
         "rule": config.model.update.name,
         "label": config.model.update.label,
@@ -66,9 +76,9 @@ def make_plan(config: TrainConfig, where: Circumstances) -> Data:
         "device": _device(where.device),
         "parameters": _parameters(parameters, config.model),
         "flops": _flops(config, work, parameters),
-        "memory": _memory(config, where, dtype, memory, micro),
-        "time": _time(config, where, work, parameters, dtype, micro),
-        "against": _against(config, where.device, work, dtype, micro),
+        "memory": _memory(config, where, estimate, memory, micro),
+        "time": hours(pace, where.mfu, where.timing, against),
+        "against": against,
         "disk": _disk(memory, where.tokens and where.tokens[1]),
     }
 
@@ -107,15 +117,10 @@ def _device(device: Device) -> Data:
 
 
 def _parameters(found: Parameters, model: ModelConfig) -> Data:
-    plain = count_parameters(_baseline(model))
+    plain = count_parameters(baseline(model))
     names = ("token_table", "positions", "start_tables", "attention", "mlp", "norms",
              "coefficients", "frozen", "paper", "all")  # fmt: skip
     return {**{name: getattr(found, name) for name in names}, "extra": found.all - plain.all}
-
-
-def _baseline(model: ModelConfig) -> ModelConfig:
-    """The same model of gradient descent."""
-    return replace(model, rule=BASELINE)
 
 
 def _flops(config: TrainConfig, work: ModelWork, parameters: Parameters) -> Data:
@@ -131,35 +136,28 @@ def _flops(config: TrainConfig, work: ModelWork, parameters: Parameters) -> Data
         "recomputed": work.recomputed,
         "elementwise": work.elementwise,
         "optimizer_a_step": muon_work(list(parameters.matrices), config.recipe.muon_steps),
-        "training": _training(config, work),
+        "training": work.total.both * _tokens(config),
         "validation": _validation(config, work),
     }
 
 
-def _training(config: TrainConfig, work: ModelWork) -> float:
-    """The model's own work in the whole run, nothing computed twice."""
-    tokens = config.recipe.sequences * config.model.context * config.recipe.steps
-    return work.total.both * tokens
+def _tokens(config: TrainConfig) -> int:
+    return config.recipe.sequences * config.model.context * config.recipe.steps
 
 
 def _validation(config: TrainConfig, work: ModelWork) -> float:
-    every, steps = config.validation.eval_every, config.recipe.steps
-    if not every:
-        return 0.0
-    times = steps // every + 1 + (steps % every > 0)  # before the first step, and at the end
-    sequences = config.validation.eval_sequences
-    return times * sequences * config.model.context * work.total.forward
+    return validations(config) * config.model.context * work.total.forward
 
 
 def _memory(
     config: TrainConfig,
     where: Circumstances,
-    dtype: torch.dtype,
+    estimate: Estimate,
     memory: StepMemory,
     micro: int,
 ) -> Data:
     room = where.device.usable
-    most = Estimate(config, dtype, where.gpus).largest(room)
+    most = estimate.largest(room)
     found = {
         "micro_batch": micro,
         "weights": memory.update.weights,
@@ -176,87 +174,8 @@ def _memory(
     }
     if most < micro and not config.machine.recompute:
         again = replace(config, machine=replace(config.machine, recompute=True))
-        found["largest_with_recompute"] = Estimate(again, dtype, where.gpus).largest(room)
+        found["largest_with_recompute"] = Estimate(again, estimate.dtype, where.gpus).largest(room)
     return found
-
-
-def _time(
-    config: TrainConfig,
-    where: Circumstances,
-    work: ModelWork,
-    parameters: Parameters,
-    dtype: torch.dtype,
-    micro: int,
-) -> Data:
-    rate = where.device.rate(dtype)
-    recipe, timing = config.recipe, where.timing
-    again = (work.total.both + work.recomputed) / work.total.both
-    training = again * _training(config, work)
-    optimizer = muon_work(list(parameters.matrices), recipe.muon_steps) * recipe.steps
-    mfu = where.mfu
-    if timing is None:
-        seconds = (training + optimizer) / (where.gpus * rate * mfu)
-    else:
-        a_step = timing.passes * recipe.sequences / micro + timing.update
-        seconds = recipe.steps * a_step
-        mfu = _training(config, work) / (seconds * rate)
-    validation = _validation(config, work) / (where.gpus * rate * mfu)
-    share = 2 * (where.gpus - 1) / where.gpus
-    trained = parameters.all - parameters.frozen
-    return {
-        "mfu": mfu,
-        "measured": timing is not None,
-        "training_seconds": seconds,
-        "validation_seconds": validation,
-        "seconds": seconds + validation,
-        "tokens_a_second": _run(config, where, dtype, micro)["tokens"] / seconds,
-        "reduced_a_step": share * 4 * trained,
-    }
-
-
-def _against(
-    config: TrainConfig, device: Device, work: ModelWork, dtype: torch.dtype, micro: int
-) -> Data:
-    """The rule beside gradient descent: work, traffic of the blocks, and what both come to."""
-    stream = torch.bfloat16 if config.machine.stream_precision == "bfloat16" else torch.float32
-    plain = _baseline(config.model)
-    other = model_work(plain)
-    tokens = micro * config.model.context
-    found: dict[str, Data] = {}
-    for name, model, own in (("rule", config.model, work), ("baseline", plain, other)):
-        moved = traffic(model, micro, dtype, stream)
-        flops = own.total.both * tokens
-        found[name] = {
-            "flops": flops,
-            "products_bytes": moved.products,
-            "other_bytes": moved.other,
-            "fused_bytes": moved.fused,
-            "eager_seconds": _roofline(moved, moved.other, flops, device, dtype),
-            "fused_seconds": _roofline(moved, moved.fused, flops, device, dtype),
-        }
-    rule, base = found["rule"], found["baseline"]
-
-    def extra(*names: str) -> float:
-        return float(sum(rule[n] for n in names) / sum(base[n] for n in names) - 1)
-
-    return {
-        "name": BASELINE,
-        **found,
-        "extra_flops": extra("flops"),
-        "extra_bytes_eager": extra("products_bytes", "other_bytes"),
-        "extra_bytes_fused": extra("products_bytes", "fused_bytes"),
-        "extra_seconds_eager": extra("eager_seconds"),
-        "extra_seconds_fused": extra("fused_seconds"),
-    }
-
-
-def _roofline(
-    moved: Traffic, other: float, flops: float, device: Device, dtype: torch.dtype
-) -> float:
-    """Products at the peak rate or at the bandwidth, whichever takes longer; the rest at the
-    bandwidth."""
-    products = max(flops / device.rate(dtype), moved.products / device.bandwidth)
-    return products + other / device.bandwidth
 
 
 def _disk(memory: StepMemory, tokens: int | None) -> Data:

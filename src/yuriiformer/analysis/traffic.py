@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from yuriiformer.analysis.flops import oracle_calls
 from yuriiformer.methods.passes import Program, Query, Segment
 from yuriiformer.methods.tree import Binary, Call, Name, walk
 from yuriiformer.model.block import Block
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
 from yuriiformer.model.oracles import oracle_pair
+from yuriiformer.training.flops import oracle_calls
 from yuriiformer.training.precision import autocast
 from yuriiformer.training.watching import Watcher
 
@@ -107,7 +107,10 @@ def fused_bytes(
     Forward it reads its inputs and writes its outputs; backward it reads its outputs' gradients
     and writes its inputs', and where anything but sums is computed it reads its inputs once more.
     """
-    size = sequences * config.context * config.d_model * stream.itemsize
+    # Coefficients and norms raise what they touch to float32; only between blocks it is cast back.
+    raised = bool(config.update.specs or config.update.norm_calls)
+    item = torch.float32.itemsize if raised else stream.itemsize
+    size = sequences * config.context * config.d_model * item
     wide = set(config.update.streams)
     total = 0
     for segment in program.segments:

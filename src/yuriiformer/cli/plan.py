@@ -12,9 +12,9 @@ from typing import Any, Literal
 import tyro
 
 from yuriiformer.analysis.devices import HERE, Device, find_device, table
-from yuriiformer.analysis.flops import model_work
 from yuriiformer.analysis.measure import Timing, this_machine, time_step
 from yuriiformer.analysis.memory import Estimate
+from yuriiformer.analysis.parameters import count_parameters
 from yuriiformer.analysis.plan import MFU, Circumstances, make_plan
 from yuriiformer.cli.configuring import (
     RULE,
@@ -36,6 +36,7 @@ from yuriiformer.training.config import (
     Validation,
 )
 from yuriiformer.training.corpus import fill_vocabulary
+from yuriiformer.training.flops import model_work, muon_work
 
 PRESET, DEVICE = "tinystories-small", "h200"
 # Tokens to train on and in all, as the paper and the tokeniser count them.
@@ -43,8 +44,9 @@ CORPORA = {
     "tinystories": (471_600_000, 473_992_236),
     "openwebtext": (8_620_000_000, 9_050_000_000),
 }
-PATIENCE = 30.0  # seconds that a step may be expected to take, to be tried
-EXPECTED = 0.5  # of a CPU's rate, to tell whether it would
+PATIENCE = 30.0  # seconds that all timing may be expected to take
+EXPECTED = 0.5  # of a CPU's rate, to tell how long it would
+MOST_TOKENS = 2**16  # ids that fit into a token file
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,11 @@ def run(arguments: list[str]) -> int:
         return 0
     configs = [_to_config(flags, base, rule) for rule in _chosen(flags, first)]
     where = _circumstances(flags, configs[0])
-    plans = [make_plan(config, where) for config in configs]
+    timings = _timings(configs, where.device) if _is_timed(flags) else [None] * len(configs)
+    plans = [
+        make_plan(config, replace(where, timing=timing))
+        for config, timing in zip(configs, timings, strict=True)
+    ]
     if flags.json:
         print(json.dumps(plans if _many(flags) else plans[0], indent=2, ensure_ascii=False))
     else:
@@ -148,7 +154,7 @@ def _chosen(flags: Flags, first: argparse.Namespace) -> Sequence[str | None]:
         raise ConfigError("--rule, --rules and --all-rules each say which rules: choose one")
     if flags.all_rules:
         return tuple(catalogue)
-    return flags.rules or (first.rule,)
+    return tuple(dict.fromkeys(flags.rules)) or (first.rule,)
 
 
 def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig:
@@ -163,6 +169,9 @@ def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig
             raise ConfigError("--data tells the vocabulary and the tokens: leave those flags out")
         return fill_vocabulary(config, TokenStore.open(flags.data))
     if flags.vocab_size is not None:
+        if flags.vocab_size > MOST_TOKENS:
+            raise ConfigError(f"vocab_size={flags.vocab_size} is more than token files can hold: "
+                              f"at most {MOST_TOKENS}")  # fmt: skip
         return config.with_vocabulary(flags.vocab_size, None)
     return config
 
@@ -178,11 +187,7 @@ def _circumstances(flags: Flags, config: TrainConfig) -> Circumstances:
         return where
     if flags.gpus != 1:
         raise ConfigError("--device cpu is this one machine: leave --gpus out")
-    device = this_machine(config.machine.threads)
-    timing = _timing(config, device) if flags.mfu is None else None
-    if _many(flags) and timing is not None:  # one rule is timed, and stands for all
-        mfu, timing = _reached(config, device, timing), None
-    return replace(where, device=device, mfu=mfu, timing=timing)
+    return replace(where, device=this_machine(config.machine.threads))
 
 
 def _tokens(flags: Flags) -> tuple[int, int] | None:
@@ -192,26 +197,33 @@ def _tokens(flags: Flags) -> tuple[int, int] | None:
         return len(store.train), len(store.train) + len(store.val)
     if flags.tokens is not None:
         return flags.tokens, flags.tokens
-    return None if flags.config is not None else CORPORA.get(flags.preset.split("-")[0])
-
-
-def _timing(config: TrainConfig, device: Device) -> Timing | None:
-    """A real step of this model, if it is short and fits."""
-    dtype = device.dtype(config.machine.precision)
-    estimate = Estimate(config, dtype)
-    micro = min(config.machine.micro_batch, estimate.own)
-    work = model_work(config.model).total.both * micro * config.model.context
-    if work / (EXPECTED * device.rate(dtype)) > PATIENCE:
+    if flags.config is not None or flags.vocab_size is not None:  # another tokeniser's count
         return None
-    return time_step(config, micro, dtype) if estimate.at(micro).peak <= device.usable else None
+    return CORPORA.get(flags.preset.split("-")[0])
 
 
-def _reached(config: TrainConfig, device: Device, timing: Timing) -> float:
-    """The share of the peak rate in a timed step."""
-    micro = min(config.machine.micro_batch, config.recipe.sequences)
-    work = model_work(config.model).total.both * micro * config.model.context
-    rate = device.rate(device.dtype(config.machine.precision))
-    return min(1.0, work / timing.passes / rate)
+def _is_timed(flags: Flags) -> bool:
+    return flags.device == HERE and flags.mfu is None
+
+
+def _timings(configs: Sequence[TrainConfig], device: Device) -> Sequence[Timing | None]:
+    """Of each model, a micro-batch and an update really computed; of none if they do not fit or
+    would take long."""
+    dtype = device.dtype(configs[0].machine.precision)
+    micro = min(configs[0].machine.micro_batch, configs[0].recipe.sequences)
+    if sum(_expected(config, micro, device.rate(dtype)) for config in configs) > PATIENCE:
+        return [None] * len(configs)
+    if any(Estimate(config, dtype).at(micro).peak > device.usable for config in configs):
+        return [None] * len(configs)
+    return [time_step(config, micro, dtype) for config in configs]
+
+
+def _expected(config: TrainConfig, micro: int, rate: float) -> float:
+    """Seconds, of both times that it is done."""
+    work = model_work(config.model, recompute=config.machine.recompute)
+    matrices = list(count_parameters(config.model).matrices)
+    passes = (work.total.both + work.recomputed) * micro * config.model.context
+    return 2 * (passes + muon_work(matrices, config.recipe.muon_steps)) / (EXPECTED * rate)
 
 
 def _print_devices(*, as_json: bool) -> None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line a row: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def display_width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """A line a row: the first ``left`` columns are text, the others numbers."""
+    widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
     lines = []
-    for first, *rest in rows:
-        cells = [text.rjust(width) for text, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    for row in rows:
+        cells = []
+        for number, (text, width) in enumerate(zip(row, widths, strict=True)):
+            space = " " * (width - display_width(text))
+            cells.append(text + space if number < left else space + text)
+        lines.append("  ".join(cells).rstrip())
     return lines

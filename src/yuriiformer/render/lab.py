@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from yuriiformer.render.tables import display_width, one_line
+from yuriiformer.render.columns import display_width
+from yuriiformer.render.tables import one_line
 
 LETTERS = {"mu": "μ", "beta": "β", "gamma": "γ", "delta": "δ"}
 SPLITS = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from yuriiformer.files import in_bytes
-from yuriiformer.render.tables import display_width
+from yuriiformer.render.columns import aligned
 from yuriiformer.render.training import duration
 
 Data = Mapping[str, Any]
@@ -146,10 +146,22 @@ def _time(plan: Data) -> Rows:
         ("share of the peak rate", f"{time['mfu']:.3g} ({how})"),
         ("tokens a second", f"{time['tokens_a_second']:,.0f}"),
     ]  # fmt: skip
+    more = time["more_seconds"]
+    if more and any(more.values()):
+        rows.append(("beside the hours", f"{_hours(more['fused'])} h fused, "
+                     f"{_hours(more['as_it_is'])} h as it is: the rule's own bytes, over the "
+                     "bandwidth"))  # fmt: skip
+    if time["uneven"]:
+        rows.append(("note", "the sequences do not divide: who has one more sets the pace"))
     if time["reduced_a_step"]:
-        moved = in_bytes(time["reduced_a_step"])
-        rows.append(("gradients exchanged", f"{moved} a step and GPU; their time is not counted"))
+        rows.append(("exchanged", f"{in_bytes(time['reduced_a_step'])} of gradients, "
+                     f"{in_bytes(time['gathered_a_step'])} by Muon, a step and GPU: not in the "
+                     "hours"))  # fmt: skip
     return rows
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:+.2g}"
 
 
 def _against(found: Data) -> Rows:
@@ -167,9 +179,9 @@ def _against(found: Data) -> Rows:
         ("bytes moved, as it is", f"{_percent(found['extra_bytes_eager'])}   "
                                   f"{moved('other_bytes')} a micro-batch, in the blocks"),
         ("bytes moved, fused", f"{_percent(found['extra_bytes_fused'])}   {moved('fused_bytes')}"),
-        ("time at best, as it is", f"{_percent(found['extra_seconds_eager'])}   "
-                                   f"{took('eager_seconds')} (estimate: rate and bandwidth)"),
-        ("time at best, fused", f"{_percent(found['extra_seconds_fused'])}   "
+        ("time, as it is", f"{_percent(found['extra_seconds_eager'])}   "
+                                   f"{took('eager_seconds')} (an estimate: rate and bandwidth)"),
+        ("time, fused", f"{_percent(found['extra_seconds_fused'])}   "
                                 f"{took('fused_seconds')}"),
     ]  # fmt: skip
 
@@ -191,7 +203,7 @@ def _disk(disk: Data) -> Rows:
 def plan_table(plans: Sequence[Data]) -> str:
     """A row a rule."""
     head = ("rule", "parameters", "beyond GD", "FLOPs/token", "kept", "peak", "largest", "hours",
-            "FLOPs", "bytes", "fused")  # fmt: skip
+            "more", "FLOPs", "bytes", "fused")  # fmt: skip
     rows = [head, *(_row(plan) for plan in plans)]
     first = plans[0]
     run, memory, time = first["run"], first["memory"], first["time"]
@@ -201,13 +213,14 @@ def plan_table(plans: Sequence[Data]) -> str:
         f"{first['device']['label']}, {run['precision']}, {time['mfu']:.2g} of its peak ({how})",
         f"kept for backward and peak: at micro-batch {memory['micro_batch']}; largest: the largest "
         "that fits; FLOPs/token: forward",
-        f"FLOPs, bytes (as it is), fused: of a micro-batch, beyond {first['against']['name']}",
+        f"FLOPs, bytes (as it is), fused: of a micro-batch in the blocks, beyond "
+        f"{first['against']['name']}; more: hours that the bytes of the fused rule add",
     ]
     return "\n".join([*aligned(rows), "", *notes])
 
 
 def _row(plan: Data) -> tuple[str, ...]:
-    memory, against = plan["memory"], plan["against"]
+    memory, against, more = plan["memory"], plan["against"], plan["time"]["more_seconds"]
     return (
         plan["rule"],
         f"{plan['parameters']['all']:,}",
@@ -217,6 +230,7 @@ def _row(plan: Data) -> tuple[str, ...]:
         in_bytes(memory["peak"]) + ("" if memory["fits"] else "!"),
         str(memory["largest_micro_batch"] or "none"),
         f"{plan['time']['seconds'] / 3600:.3g}",
+        _hours(more["fused"]) if more else "",
         _percent(against["extra_flops"]),
         _percent(against["extra_bytes_eager"]),
         _percent(against["extra_bytes_fused"]),
@@ -233,19 +247,6 @@ def device_table(devices: Sequence[Data]) -> str:
         rows.append((each["name"], each["label"], *sizes, *rates))
     note = "From the makers' data sheets, dense rates; none is measured here. cpu: this machine."
     return "\n".join([*aligned(rows, left=2), "", note])
-
-
-def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Columns of equal width; the first ``left`` are text, the others numbers."""
-    widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = []
-        for i, (text, width) in enumerate(zip(row, widths, strict=True)):
-            space = " " * (width - display_width(text))
-            cells.append(text + space if i < left else space + text)
-        lines.append("  ".join(cells).rstrip())
-    return lines
 
 
 def _percent(share: float) -> str:

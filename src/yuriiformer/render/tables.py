@@ -7,11 +7,11 @@ import io
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from yuriiformer.render.columns import display_width
 from yuriiformer.render.results import Cell, Column, ResultTable, paper_figure_of
 from yuriiformer.render.tables_latex import latex, latex_document, latex_sizes
 from yuriiformer.suite.compare import Comparison, Outcome
@@ -125,12 +125,6 @@ def _column_texts(table: ResultTable, column: Column) -> list[str]:
     space = " " if any(cell.bold for cell in cells) else ""
     texts = [one_line(cell.text) + ("*" if cell.bold else space) for cell in cells]
     return [column.title + space, *texts]
-
-
-def display_width(text: str) -> int:
-    """Columns of a terminal that a text takes."""
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
 def _aligned(text: str, width: int, *, right: bool) -> str:

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from yuriiformer.data.order import BatchOrder
 from yuriiformer.data.store import TokenStore
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.config import TrainConfig
+from yuriiformer.training.flops import model_work
 from yuriiformer.training.groups import MUON, parameter_groups
 from yuriiformer.training.precision import autocast
 from yuriiformer.training.watching import Watcher
@@ -52,17 +52,6 @@ def saved_bytes(model: YuriiFormer, tokens: Tensor, targets: Tensor) -> tuple[Te
     return loss, watcher.alive
 
 
-def forward_flops(config: ModelConfig) -> float:
-    """Floating-point operations of a forward pass over one full sequence: all products of matrices,
-    attention's without regard to its mask."""
-    with torch.device("meta"), torch.no_grad():
-        model = YuriiFormer(config, seed=None)
-        tokens = torch.zeros(1, config.context, dtype=torch.int64)
-        with FlopCounterMode(display=False) as counter:
-            model(tokens)
-    return float(counter.get_total_flops())
-
-
 def kept_bytes(
     config: ModelConfig,
     sequences: int,
@@ -94,11 +83,11 @@ def make_plan(config: TrainConfig, store: TokenStore, processes: int, dtype: tor
     stream = torch.bfloat16 if machine.stream_precision == "bfloat16" else None
     options: dict[str, Any] = {"recompute": machine.recompute, "stream_dtype": stream}
     try:
-        flops = forward_flops(config.model)
+        work = model_work(config.model, recompute=machine.recompute)
+        flops, forward = work.total.both + work.recomputed, work.total.forward
         kept = kept_bytes(config.model, micro, dtype, **options)
     except Exception:  # whatever an oracle of somebody else's does with values that are not there
-        flops, kept = 0.0, 0
-    passes = 4 if machine.recompute else 3  # forward, twice as much backward
+        flops, forward, kept = 0.0, 0.0, 0
     tokens = recipe.sequences * config.model.context
     total = sum(sizes.values())
     moments = trained.get(MUON, 0) + 2 * (sum(trained.values()) - trained.get(MUON, 0))
@@ -115,6 +104,6 @@ def make_plan(config: TrainConfig, store: TokenStore, processes: int, dtype: tor
         gradients=4 * sum(trained.values()),
         optimizer=4 * moments,
         activations=kept,
-        flops=passes * flops * recipe.sequences * recipe.steps,
-        forward_flops_a_token=flops / config.model.context,
+        flops=flops * tokens * recipe.steps,
+        forward_flops_a_token=forward,
     )

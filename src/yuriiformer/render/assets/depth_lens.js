@@ -86,8 +86,8 @@ const depthLens = (page) => {
     const td = event.target.closest?.("td[data-row]");
     if (!td) { page.tip.hide(); return; }
     page.tip.show(cellWords(run, +td.dataset.row, +td.dataset.token), () => {
-      const { right, bottom } = td.getBoundingClientRect();
-      return [right - 10, bottom - 10];
+      const { right, top, bottom } = td.getBoundingClientRect();
+      return [right - 10, bottom - 10, top];
     });
   }
 

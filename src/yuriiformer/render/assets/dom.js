@@ -103,10 +103,12 @@ const Dom = (() => {
     document.body.append(tip);
     const put = () => {
       if (tip.hidden) return;
-      const { offsetWidth: wide, offsetHeight: high } = tip, [x, y] = place();
+      // Beside a point, or under a thing that ends at y and begins at top; above where it must be.
+      const { offsetWidth: wide, offsetHeight: high } = tip, [x, y, top = y - room] = place();
+      const below = y + room + high + 4 <= innerHeight;
       const right = x + room + wide <= document.documentElement.clientWidth;
       tip.style.left = `${Math.max(4, right ? x + room : x - room - wide)}px`;
-      tip.style.top = `${Math.max(4, Math.min(y + room, innerHeight - high - 4))}px`;
+      tip.style.top = `${Math.max(4, below ? y + room : top - high - 4)}px`;
     };
     addEventListener("scroll", put, { capture: true, passive: true });
     return { node: tip, hide: () => { tip.hidden = true; },

@@ -17,7 +17,7 @@ from pathlib import Path
 SIZES = {  # layers, heads, width, vocabulary, context, micro-batch
     "small": (6, 4, 128, 4096, 256, 8),
     "middle": (6, 6, 384, 8192, 256, 8),
-    "large": (8, 8, 512, 16384, 512, 4),
+    "large": (8, 8, 512, 16384, 256, 6),
 }
 
 

@@ -46,7 +46,7 @@ class Pace:
         """FLOPs of such a process in the whole run."""
         recipe, work = self.config.recipe, self.work
         tokens = self.own * self.config.model.context * recipe.steps
-        muon = muon_work(list(self.parameters.matrices), recipe.muon_steps)
+        muon = muon_work(list(self.parameters.matrices), recipe.muon_steps) * recipe.uses_muon
         return (work.total.both + work.recomputed) * tokens + muon * recipe.steps / self.gpus
 
     @property
@@ -97,7 +97,7 @@ def hours(pace: Pace, mfu: float, timing: Timing | None, against: Data) -> Data:
         "tokens_a_second": recipe.sequences * pace.config.model.context * recipe.steps / train,
         "uneven": recipe.sequences % pace.gpus > 0,
         "reduced_a_step": 2 * others * 4 * (parameters.all - parameters.frozen),
-        "gathered_a_step": others * 4 * matrices,
+        "gathered_a_step": others * 4 * matrices * recipe.uses_muon,
     }
 
 

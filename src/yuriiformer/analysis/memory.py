@@ -21,7 +21,7 @@ from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.config import TrainConfig
 from yuriiformer.training.distributed import Team
-from yuriiformer.training.groups import MUON, parameter_groups
+from yuriiformer.training.groups import MATRICES, parameter_groups
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.step import accumulate
 from yuriiformer.training.watching import Watcher
@@ -144,13 +144,14 @@ def update_memory(config: TrainConfig, dtype: torch.dtype) -> Update:
     stored = sum(tensor.nbytes for tensor in model.state_dict().values())
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     groups = parameter_groups(model, split_fused=config.recipe.split_fused)
-    matrices = [trained[name] for each in groups if each.kind == MUON for name in each.names]
+    matrices = [trained[n] for each in groups if each.kind == MATRICES for n in each.names]
+    matrices = matrices if config.recipe.uses_muon else []
     gradients = sum(p.nbytes for p in trained.values())
     muon = sum(p.nbytes for p in matrices)
     counts = 4 * (len(trained) - len(matrices))  # AdamW counts the steps of each parameter
     optimizer = muon + 2 * (gradients - muon) + counts
     shapes = tuple((each.kind, each.parts, tuple(tuple(trained[n].shape) for n in each.names))
-                   for each in groups if each.kind in (MUON, "embeddings"))  # fmt: skip
+                   for each in groups if each.kind in (MATRICES, "embeddings"))  # fmt: skip
     key = (shapes, config.recipe, dtype)
     if key not in _TEMPORARY:
         found = simulate_update(config, dtype)

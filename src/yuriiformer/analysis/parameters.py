@@ -9,7 +9,7 @@ import torch
 
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.training.groups import MUON, parameter_groups
+from yuriiformer.training.groups import MATRICES, parameter_groups
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def count_parameters(config: ModelConfig, *, split_fused: bool = False) -> Param
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     matrices = []
     for group in parameter_groups(model, split_fused=split_fused):
-        for name in group.names if group.kind == MUON else ():
+        for name in group.names if group.kind == MATRICES else ():
             rows, columns = model.get_parameter(name).shape
             matrices += [(rows // group.parts, columns)] * group.parts
     return Parameters(

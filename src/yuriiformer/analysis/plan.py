@@ -135,7 +135,8 @@ def _flops(config: TrainConfig, work: ModelWork, parameters: Parameters) -> Data
         **{name: {"forward": w.forward, "backward": w.backward} for name, w in parts.items()},
         "recomputed": work.recomputed,
         "elementwise": work.elementwise,
-        "optimizer_a_step": muon_work(list(parameters.matrices), config.recipe.muon_steps),
+        "optimizer_a_step": muon_work(list(parameters.matrices), config.recipe.muon_steps)
+        * config.recipe.uses_muon,
         "training": work.total.both * _tokens(config),
         "validation": _validation(config, work),
     }

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from yuriiformer.data.order import validation_starts
+from yuriiformer.data.order import exact_windows, validation_starts
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
 from yuriiformer.evaluation.loss import Batch, total_loss
@@ -81,17 +81,18 @@ def exact_loss(
     tell: Tell = lambda done, total: None,
 ) -> Loss:
     """Over the whole split, every token but the first predicted once."""
-    context, last = model.config.context, len(store.val) - 1
-    if last < 1:
+    context = model.config.context
+    if len(store.val) < 2:
         raise DataError(f"the validation split of {store.folder} has no two tokens")
-    starts = np.arange(last // context, dtype=np.int64) * context
+    starts, last = exact_windows(len(store.val), context)
+    whole = len(starts) if last == context else len(starts) - 1
 
     def windows() -> Iterator[Windows]:
-        yield from _whole_windows(starts, context, batch)
-        if last % context:
-            yield np.array([last - last % context]), last % context
+        yield from _whole_windows(starts[:whole], context, batch)
+        if whole < len(starts):
+            yield starts[whole:], last
 
-    return _loss(model, store, windows(), -(-last // context), tell)
+    return _loss(model, store, windows(), len(starts), tell)
 
 
 Windows = tuple[np.typing.NDArray[np.int64], int]  # where they start, and how long they are

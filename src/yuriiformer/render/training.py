@@ -39,6 +39,8 @@ def plan_text(config: TrainConfig, plan: Plan, resolved: Mapping[str, Any]) -> s
     frozen = f", {plan.frozen:,} frozen (never reach the logits)" if plan.frozen else ""
     micro = min(config.machine.micro_batch, recipe.sequences)
     epochs = recipe.steps / plan.steps_per_epoch
+    matrices = (f"Muon {recipe.muon_lr:g}" if recipe.uses_muon
+                else f"AdamW for everything, matrices {recipe.matrix_peak:g}")  # fmt: skip
     lines = [
         ("rule", f"{model.update.name}: {model.update.label}"),
         ("model", f"{model.n_layer} layers, {model.n_head} heads, d = {model.d_model}, context "
@@ -48,7 +50,7 @@ def plan_text(config: TrainConfig, plan: Plan, resolved: Mapping[str, Any]) -> s
                  f"of {micro}"),
         ("run", f"{recipe.steps:,} steps ({recipe.warmup_steps:,} warmup), {plan.tokens:,} tokens, "
                 f"{epochs:.2f} epochs of {plan.steps_per_epoch:,.1f} steps"),
-        ("rates", f"Muon {recipe.muon_lr:g}, AdamW {recipe.adamw_lr:g}, coefficients "
+        ("rates", f"{matrices}, AdamW {recipe.adamw_lr:g}, coefficients "
                   f"{recipe.adamw_lr * recipe.coefficient_lr:g}"),
         ("machine", f"{resolved['device']}, {resolved['dtype']}, "
                     f"{'compiled' if resolved['compiled'] else 'not compiled'}"),
@@ -127,7 +129,7 @@ class Display:
             parts.append(f"{duration(left)} left")
         if "lr" in record:  # what a narrow terminal may cut off
             parts.append(f"{record['timing']['tokens_per_second']:,.0f} tok/s")
-            parts.append(f"lr {record['lr']['muon']:.2e} {record['lr']['adamw']:.2e}")
+            parts.append("lr " + " ".join(f"{rate:.2e}" for rate in record["lr"].values()))
             parts.append(f"grad {record['grad_norm']:.2f}")
         return "  ".join(parts)
 

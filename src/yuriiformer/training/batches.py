@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from yuriiformer.data.order import BatchOrder, validation_starts
+from yuriiformer.data.order import BatchOrder, exact_windows, validation_starts
 from yuriiformer.data.sources import Split
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
@@ -37,7 +37,6 @@ class Batches:
         self.order = BatchOrder(len(store.train), self.context, self.sequences, config.recipe.seed)
         self.order.micro_batches(0, process=team.rank, processes=team.size)  # or it says why not
         self.validated: NDArray[np.int64] | None = None
-        self.common_validations = 0  # batches of a validation that every process has
         if config.validation.eval_every:
             if len(store.val) <= self.context:
                 raise DataError(
@@ -47,8 +46,7 @@ class Batches:
             every = validation_starts(
                 len(store.val), self.context, config.validation.eval_sequences
             )
-            self.validated = np.array_split(every, team.size)[team.rank]
-            self.common_validations = -(-(len(every) // team.size) // self.micro_batch)
+            self.validated = every
 
     def training(self, step: int) -> list[MicroBatch]:
         """This process's micro-batches of a step.
@@ -62,16 +60,37 @@ class Batches:
         scale = self.team.size / self.sequences
         return [MicroBatch(self._load("train", s), len(s) * scale) for s in shares]
 
-    def validation(self) -> Iterator[Batch]:
-        """This process's part of the validation, in micro-batches."""
+    def validation(self) -> tuple[Iterator[Batch], int]:
+        """This process's part of the validation, in micro-batches, and how many of them every
+        process has at least."""
         assert self.validated is not None
-        for start in range(0, len(self.validated), self.micro_batch):
-            yield self._load("val", self.validated[start : start + self.micro_batch])
+        return self._shared(self.validated), self._common(len(self.validated))
 
-    def _load(self, split: Split, starts: NDArray[np.int64]) -> Batch:
+    def exact(self) -> tuple[Iterator[Batch], int]:
+        """The same of the exact loss: the whole split, every token but the first a target once."""
+        starts, last = exact_windows(len(self.store.val), self.context)
+        whole = len(starts) if last == self.context else len(starts) - 1
+
+        def batches() -> Iterator[Batch]:
+            yield from self._shared(starts[:whole])
+            if whole < len(starts) and self.team.leads:
+                yield self._load("val", starts[whole:], last)
+
+        return batches(), self._common(whole)
+
+    def _shared(self, starts: NDArray[np.int64]) -> Iterator[Batch]:
+        """This process's share of validation sequences."""
+        own = np.array_split(starts, self.team.size)[self.team.rank]
+        for start in range(0, len(own), self.micro_batch):
+            yield self._load("val", own[start : start + self.micro_batch])
+
+    def _common(self, sequences: int) -> int:
+        return -(-(sequences // self.team.size) // self.micro_batch)
+
+    def _load(self, split: Split, starts: NDArray[np.int64], length: int | None = None) -> Batch:
         inputs, targets = (
             torch.from_numpy(np.ascontiguousarray(part))
-            for part in self.store.sequences(split, starts, self.context)
+            for part in self.store.sequences(split, starts, length or self.context)
         )
         if self.team.device.type == "cuda":
             inputs, targets = inputs.pin_memory(), targets.pin_memory()

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from yuriiformer.errors import ConfigError, did_you_mean, one_line
 from yuriiformer.model.config import ModelConfig
 
+Matrices = Literal["muon", "adamw"]
 Scale = Literal["original", "rms"]  # of Muon's updates
 Precision = Literal["auto", "float32", "bfloat16"]
 MOST_THREADS = 1024
@@ -33,8 +34,12 @@ class Recipe:
     """Sequences a step, over all micro-batches and processes."""
     seed: int = 0
     """Fixes the weights' start and the order of the data."""
+    matrices: Matrices = "muon"
+    """Optimiser of the matrices that are not embeddings: Muon, or AdamW for everything."""
     muon_lr: float = 0.02
     """Peak learning rate of Muon (matrices)."""
+    matrix_lr: float | None = None
+    """Peak learning rate of matrices under --matrices adamw; AdamW's if not given."""
     adamw_lr: float = 6e-4
     """Peak learning rate of AdamW (embeddings, norms, coefficients)."""
     coefficient_lr: float = 5.0
@@ -42,7 +47,7 @@ class Recipe:
     final_lr: float = 0.1
     """Where the cosine ends, as a fraction of the peak."""
     weight_decay: float = 0.1
-    """Of embeddings; everything else has none."""
+    """Of embeddings, and of matrices under --matrices adamw; everything else has none."""
     muon_momentum: float = 0.95
     """Momentum of Muon (Nesterov)."""
     muon_steps: int = 5
@@ -74,7 +79,21 @@ class Recipe:
         for name in ("muon_momentum", "adamw_beta1", "adamw_beta2"):
             _number(self, name, least=0.0, below=1.0)
         _number(self, "adamw_eps", least=0.0)
+        _one_of(self, "matrices", ("muon", "adamw"))
+        if self.matrix_lr is not None:
+            _number(self, "matrix_lr", least=0.0)
+            if self.uses_muon:
+                raise ConfigError("matrix_lr is for matrices=adamw; the rate of Muon is muon_lr")
         _one_of(self, "muon_scale", ("original", "rms"))
+
+    @property
+    def uses_muon(self) -> bool:
+        return self.matrices == "muon"
+
+    @property
+    def matrix_peak(self) -> float:
+        """Of matrices that AdamW has."""
+        return self.adamw_lr if self.matrix_lr is None else self.matrix_lr
 
     @property
     def warmup_steps(self) -> int:
@@ -89,10 +108,15 @@ class Validation:
     """Steps between validations; 0 never validates."""
     eval_sequences: int = 4800
     """Sequences of a validation, always the same; a smaller set is gone through again."""
+    exact: bool = False
+    """After the last step, also the exact loss: every token of the validation split once."""
 
     def __post_init__(self) -> None:
         _whole(self, "eval_every", least=0)
         _whole(self, "eval_sequences", least=1)
+        _flag(self, "exact")
+        if self.exact and not self.eval_every:
+            raise ConfigError("exact needs validations: eval_every is 0")
 
 
 @dataclass(frozen=True)
@@ -233,6 +257,11 @@ def _number(part: object, name: str, least: float, below: float = float("inf")) 
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < below:
         bound = "" if below == float("inf") else f" and below {below:g}"
         raise ConfigError(f"{name} must be a number of at least {least:g}{bound}, not {value!r}")
+
+
+def _flag(part: object, name: str) -> None:
+    if not isinstance(getattr(part, name), bool):
+        raise ConfigError(f"{name} must be true or false, not {getattr(part, name)!r}")
 
 
 def _one_of(part: object, name: str, allowed: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from yuriiformer.model.coefficients import Coefficients
 
-MUON = "matrices"
+MATRICES = "matrices"
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Group:
 
 
 def parameter_groups(model: nn.Module, *, split_fused: bool = False) -> list[Group]:
-    """Muon's matrices (those of a fused projection apart, where they are to be split), then
-    AdamW's embeddings, norms (with biases and other vectors) and update-rule coefficients.
+    """Matrices (those of a fused projection apart, where they are to be split), embeddings, norms
+    (with biases and other vectors) and update-rule coefficients.
 
     Frozen parameters, which can never reach the logits, are in none.
     """
@@ -31,10 +31,10 @@ def parameter_groups(model: nn.Module, *, split_fused: bool = False) -> list[Gro
         for name, parameter in module.named_parameters(recurse=False):
             if parameter.requires_grad:
                 kind = _kind(module, parameter)
-                parts = getattr(module, "parts", 1) if split_fused and kind == MUON else 1
+                parts = getattr(module, "parts", 1) if split_fused and kind == MATRICES else 1
                 full = f"{prefix}.{name}" if prefix else name
                 found.setdefault((kind, parts), []).append(full)
-    order = (MUON, "embeddings", "norms", "coefficients")
+    order = (MATRICES, "embeddings", "norms", "coefficients")
     return [
         Group(kind, tuple(names), parts)
         for (kind, parts), names in sorted(found.items(), key=lambda item: order.index(item[0][0]))
@@ -46,4 +46,4 @@ def _kind(module: nn.Module, parameter: Tensor) -> str:
         return "coefficients"
     if isinstance(module, nn.Embedding):
         return "embeddings"
-    return MUON if parameter.ndim == 2 else "norms"
+    return MATRICES if parameter.ndim == 2 else "norms"

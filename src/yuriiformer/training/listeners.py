@@ -14,6 +14,7 @@ from yuriiformer.runs.metrics import Record
 from yuriiformer.training.config import TrainConfig
 
 Say = Callable[[str], None]
+GROUPS = {"loss": "loss/train", "val_loss": "loss/validation", "exact_loss": "loss/exact"}
 
 
 class Listener(Protocol):
@@ -26,9 +27,9 @@ class Listener(Protocol):
 def scalars(record: Record) -> dict[str, float]:
     """A record's numbers under the names that dashboards show."""
     found: dict[str, float] = {}
-    for name in ("loss", "val_loss", "grad_norm", "skipped"):
+    for name in ("loss", "val_loss", "exact_loss", "grad_norm", "skipped"):
         if isinstance(record.get(name), int | float):
-            group = {"loss": "loss/train", "val_loss": "loss/validation"}.get(name, f"run/{name}")
+            group = GROUPS.get(name, f"run/{name}")
             found[group] = record[name]
     for name, rate in record.get("lr", {}).items():
         found[f"lr/{name}"] = rate

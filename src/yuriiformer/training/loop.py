@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from yuriiformer.errors import CheckpointError, NonFiniteError, one_line
-from yuriiformer.evaluation.loss import own_devices, total_loss
+from yuriiformer.evaluation.loss import Batch, own_devices, total_loss
 from yuriiformer.files import write_json
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.checkpoint import BEST, FINAL, read_checkpoint
@@ -146,11 +146,11 @@ class Loop:
         last = record["step"] == self.config.recipe.steps
         self.state.pending = None
         if every and (record["step"] % every == 0 or last):
-            loss = self._validate()
-            if loss is None:
+            losses = self._losses(exact=last and self.config.validation.exact)
+            if losses is None:
                 self.state.pending = record
                 return False
-            record["val_loss"] = loss
+            record |= losses
             record["coefficients"] = coefficient_record(self.model)
         elif not every and record["step"] in (0, self.config.recipe.steps):
             record["coefficients"] = coefficient_record(self.model)
@@ -173,21 +173,29 @@ class Loop:
                 self.say(f"{name} failed and is left out: {one_line(error)}")
                 self.listeners = [each for each in self.listeners if each is not listener]
 
-    def _validate(self) -> float | None:
-        """The mean validation loss; None if some process was asked to stop meanwhile."""
+    def _losses(self, *, exact: bool) -> Record | None:
+        """Of a validation; None if some process was asked to stop meanwhile."""
+        loss = self._validate(*self.batches.validation())
+        if loss is None or not exact:
+            return None if loss is None else {"val_loss": loss}
+        whole = self._validate(*self.batches.exact())
+        return None if whole is None else {"val_loss": loss, "exact_loss": whole}
 
+    def _validate(self, batches: Iterator[Batch], common: int) -> float | None:
+        """The mean loss over all processes' batches, of which each has ``common`` at least; None if
+        some process was asked to stop meanwhile."""
         asked = 0
 
         def stop() -> bool:
             # Every process has at least so many batches; the last of a longer share is not asked.
             nonlocal asked
             asked += 1
-            if asked > self.batches.common_validations:
+            if asked > common:
                 return False
             return self.team.sum([float(self.stopper.requested is not None)])[0] > 0
 
         with autocast(self.dtype, self.team.device):
-            result = total_loss(self.model, self.batches.validation(), stop)
+            result = total_loss(self.model, batches, stop)
         if result is None:
             return None
         nats, tokens = self.team.sum([result[0], float(result[1])])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from yuriiformer.errors import ConfigError
 from yuriiformer.training.config import Recipe
-from yuriiformer.training.groups import MUON, parameter_groups
+from yuriiformer.training.groups import MATRICES, parameter_groups
 from yuriiformer.training.muon import Muon
 from yuriiformer.training.schedule import lr_factor
 
@@ -20,7 +20,8 @@ KEYS = {False: ("adamw", ("step", "exp_avg", "exp_avg_sq")), True: ("muon", ("mo
 
 
 class Optimizer:
-    """Muon for the matrices, AdamW for the rest, with the recipe's rates.
+    """Muon for the matrices (unless the recipe gives them to AdamW), AdamW for the rest, with the
+    recipe's rates.
 
     Args:
         model: frozen parameters are left alone.
@@ -41,21 +42,24 @@ class Optimizer:
         matrices, rest = [], []
         for each in parameter_groups(model, split_fused=recipe.split_fused):
             params = [self.names[name] for name in each.names]
-            if each.kind == MUON:
+            if each.kind == MATRICES and recipe.uses_muon:
                 matrices.append({"params": params, "parts": each.parts, "peak": recipe.muon_lr})
                 continue
-            decay = recipe.weight_decay if each.kind == "embeddings" else 0.0
-            boost = recipe.coefficient_lr if each.kind == "coefficients" else 1.0
-            peak = recipe.adamw_lr * boost
+            decay = recipe.weight_decay if each.kind in (MATRICES, "embeddings") else 0.0
+            peak = _adamw_peak(recipe, each.kind)
             rest.append({"params": params, "weight_decay": decay, "peak": peak})
-        self.muon = Muon(
-            matrices,
-            recipe.muon_lr,
-            momentum=recipe.muon_momentum,
-            steps=recipe.muon_steps,
-            scale=recipe.muon_scale,
-            dtype=dtype,
-            group=group,
+        self.muon = (
+            None
+            if not recipe.uses_muon
+            else Muon(
+                matrices,
+                recipe.muon_lr,
+                momentum=recipe.muon_momentum,
+                steps=recipe.muon_steps,
+                scale=recipe.muon_scale,
+                dtype=dtype,
+                group=group,
+            )
         )
         self.adamw = torch.optim.AdamW(
             rest,
@@ -75,9 +79,13 @@ class Optimizer:
         factor = lr_factor(
             step, steps=recipe.steps, warmup=recipe.warmup_steps, final=recipe.final_lr
         )
-        for group in (*self.muon.param_groups, *self.adamw.param_groups):
-            group["lr"] = group["peak"] * factor
-        return {"muon": recipe.muon_lr * factor, "adamw": recipe.adamw_lr * factor}
+        for _, optimizer in self._each():
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak"] * factor
+        matrices = (
+            ("muon", recipe.muon_lr) if recipe.uses_muon else ("matrices", recipe.matrix_peak)
+        )
+        return {matrices[0]: matrices[1] * factor, "adamw": recipe.adamw_lr * factor}
 
     def norm(self) -> Tensor:
         """Of the whole gradient."""
@@ -90,12 +98,21 @@ class Optimizer:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.recipe.clip, norm)
 
     def step(self) -> None:
-        self.muon.step()
-        self.adamw.step()
+        for _, optimizer in self._each():
+            optimizer.step()
 
     def zero_grad(self) -> None:
         for parameter in self.parameters:
             parameter.grad = None
+
+    def state_bytes(self) -> int:
+        """What the state takes once a step was done: a moment of Muon's, two of AdamW's."""
+        return sum(
+            len(KEYS[label == "muon"][1][-2:]) * p.nbytes
+            for label, optimizer in self._each()
+            for group in optimizer.param_groups
+            for p in group["params"]
+        )
 
     def state_tensors(self) -> dict[str, Tensor]:
         """All state, as tensors by name: ``adamw/<parameter>/exp_avg`` and so on."""
@@ -123,7 +140,8 @@ class Optimizer:
             optimizer.state.update(states[label])
 
     def _state_names(self) -> set[str]:
-        matrices = {id(p) for group in self.muon.param_groups for p in group["params"]}
+        groups = self.muon.param_groups if self.muon is not None else []
+        matrices = {id(p) for group in groups for p in group["params"]}
         return {
             f"{label}/{name}/{key}"
             for name, p in self.names.items()
@@ -132,4 +150,12 @@ class Optimizer:
         }
 
     def _each(self) -> tuple[tuple[str, torch.optim.Optimizer], ...]:
-        return ("muon", self.muon), ("adamw", self.adamw)
+        both = ("muon", self.muon), ("adamw", self.adamw)
+        return tuple((name, each) for name, each in both if each is not None)
+
+
+def _adamw_peak(recipe: Recipe, kind: str) -> float:
+    """Of AdamW's parameters of one kind."""
+    if kind == MATRICES:
+        return recipe.matrix_peak
+    return recipe.adamw_lr * (recipe.coefficient_lr if kind == "coefficients" else 1.0)

@@ -15,7 +15,7 @@ from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.config import TrainConfig
 from yuriiformer.training.flops import model_work
-from yuriiformer.training.groups import MUON, parameter_groups
+from yuriiformer.training.groups import MATRICES, parameter_groups
 from yuriiformer.training.precision import autocast
 from yuriiformer.training.watching import Watcher
 
@@ -90,7 +90,8 @@ def make_plan(config: TrainConfig, store: TokenStore, processes: int, dtype: tor
         flops, forward, kept = 0.0, 0.0, 0
     tokens = recipe.sequences * config.model.context
     total = sum(sizes.values())
-    moments = trained.get(MUON, 0) + 2 * (sum(trained.values()) - trained.get(MUON, 0))
+    muon = trained.get(MATRICES, 0) if recipe.uses_muon else 0
+    moments = muon + 2 * (sum(trained.values()) - muon)
     plain = model.num_parameters()
     return Plan(
         parameters=plain,

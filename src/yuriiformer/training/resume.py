@@ -83,7 +83,8 @@ def _changes(
     saved: dict[str, Any], now: dict[str, Any], identity: dict[str, Any]
 ) -> dict[str, tuple[Any, Any]]:
     """Fields that can change a number and differ."""
-    numbers = [{k: v for k, v in each.items() if k != "habits"} for each in (saved["config"], now)]
+    before = TrainConfig.from_dict(saved["config"]).to_dict()  # with fields that are new since
+    numbers = [{k: v for k, v in each.items() if k != "habits"} for each in (before, now)]
     found = differences(*numbers)
     for name, (before, after) in differences({"": saved["data"]}, {"": identity}).items():
         if name != "folder":  # the same data may have moved

@@ -109,9 +109,8 @@ class Saver:
     def bytes_needed(self) -> tuple[int, int]:
         """The size of a checkpoint to go on from, and of a model alone."""
         weights = sum(t.nbytes for t in self.model.state_dict().values())
-        matrices = sum(p.nbytes for g in self.optimizer.muon.param_groups for p in g["params"])
-        rest = sum(p.nbytes for g in self.optimizer.adamw.param_groups for p in g["params"])
-        return weights + matrices + 2 * rest + 2**20, weights + 2**20
+        states = self.optimizer.state_bytes()
+        return weights + states + 2**20, weights + 2**20
 
 
 def check_space(folder: Path, whole: int, model: int) -> None:

@@ -26,6 +26,7 @@ from yuriiformer.suite.collect import collect
 from yuriiformer.suite.folder import Request, RunSpec, SuiteFolder
 from yuriiformer.suite.progress import Progress
 from yuriiformer.suite.run import Launch, carry_out, local, printed
+from yuriiformer.suite.study import Study, read_study
 from yuriiformer.training.corpus import data_identity
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.stop import EXIT_CODE, Stopper
@@ -47,6 +48,8 @@ class Flags:
     preset: str = PRESET
     """The configuration that all arms start from: tinystories-small, openwebtext-small,
     openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
+    study: Path | None = None
+    """A study's TOML file: arms, settings, seeds, baseline and hypotheses (docs/comparing.md)."""
     rules: Words = ()
     """Rules to compare: names, TOML files, variations such as nesterov-lie-trotter+V=zero, or the
     groups all, paper, standard (of the paper's, one attention and one MLP call), controls."""
@@ -110,6 +113,8 @@ def run(arguments: list[str]) -> int:
 
 def _asked(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request | None]:
     """The data, and what is asked for; None is all of the suite that is there."""
+    if flags.study is not None:
+        return _of_study(flags, read_study(flags.study))
     if not (flags.rules or flags.arm) and suite.exists:
         for name in ("grid", "set", "threads", "baseline"):
             if getattr(flags, name):
@@ -123,6 +128,23 @@ def _asked(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request | None]:
             return data, None
         return data, suite.request(identity, parse_seeds(flags.seeds))
     return _request(flags, suite)
+
+
+def _of_study(flags: Flags, study: Study) -> tuple[Path, Request]:
+    """What a study's file asks for; flags may not contradict it."""
+    for name in ("rules", "arm", "grid", "set", "seeds", "baseline"):
+        if getattr(flags, name):
+            raise ConfigError(
+                f"--{name} and --study both say what is compared: write it in the file"
+            )
+    if flags.preset not in (PRESET, study.preset):
+        raise ConfigError(f"the study's preset is {study.preset!r}: leave --preset out")
+    if flags.data is None:
+        raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
+    baseline = next((arm.slug for arm in study.arms if arm.label == study.baseline), None)
+    threads = study.settings.get("threads") or _threads(flags)
+    return flags.data, Request(study.preset, study.arms, study.seeds, _identity(flags.data),
+                               study.settings, threads, baseline, study)  # fmt: skip
 
 
 def _request(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request]:

@@ -39,12 +39,13 @@ OWN = {"rule", "seed", "vocab_size", "valid_vocab"}  # not an arm's to set
 @dataclass(frozen=True)
 class ArmSpec:
     """What an arm is, before it runs. ``settings`` are fields of a run's configuration; ``slug``
-    is its name as a folder."""
+    is its name as a folder, ``why`` a sentence about it."""
 
     label: str
     slug: str
     rule: Rule
     settings: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
 
     def entry(self) -> dict[str, Any]:
         """As plain data."""
@@ -54,6 +55,7 @@ class ArmSpec:
             "label": self.label,
             "rule": self.rule.name,
             "settings": settings,
+            "why": self.why,
         }
 
     def config(self, preset_name: str, seed: int, common: Mapping[str, Any]) -> TrainConfig:
@@ -81,7 +83,7 @@ def make_arms(names: Sequence[str], texts: Sequence[str], grid: Sequence[str]) -
         for name, value in _axis(text):
             axes.setdefault(name, []).append((name, value))
     points = list(itertools.product(*axes.values()))
-    arms = [_vary(arm, point) for arm in arms for point in points]
+    arms = [vary(arm, point) for arm in arms for point in points]
     check_names([arm.entry() for arm in arms])
     return arms
 
@@ -131,18 +133,18 @@ def parse_arm(text: str) -> ArmSpec:
     return ArmSpec(label.strip() or named, slug(label.strip() or named), rule, settings)
 
 
-def parse_settings(values: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of a run's configuration from text, each of its own type."""
+def parse_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a run's configuration, each of its own type, from text or from such a value."""
     kinds = _kinds()
     found = {}
-    for name, text in values.items():
+    for name, value in values.items():
         key = name.replace("-", "_")
         if key in OWN:
             hint = "its own --seeds" if key == "seed" else "rule=NAME or the data"
             raise ConfigError(f"{name} cannot be set here: it comes from {hint}")
         if key not in kinds:
             raise ConfigError(f"unknown field {name!r}{did_you_mean(key, kinds)}")
-        found[key] = _convert(key, kinds[key], text)
+        found[key] = _convert(key, kinds[key], value if isinstance(value, str) else str(value))
     return found
 
 
@@ -213,12 +215,14 @@ def _axis(text: str) -> list[tuple[str, str]]:
     return [(name, value) for value in points]
 
 
-def _vary(arm: ArmSpec, point: tuple[tuple[str, str], ...]) -> ArmSpec:
+def vary(arm: ArmSpec, point: Sequence[tuple[str, Any]]) -> ArmSpec:
+    """An arm at one point of a grid."""
     if not point:
         return arm
     words = ", ".join(f"{name}={value}" for name, value in point)
     settings = {**arm.settings, **parse_settings(dict(point))}
-    return ArmSpec(f"{arm.label}, {words}", slug(f"{arm.slug},{words}"), arm.rule, settings)
+    label, folder = f"{arm.label}, {words}", slug(f"{arm.slug},{words}")
+    return replace(arm, label=label, slug=folder, settings=settings)
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -1,6 +1,6 @@
 """A suite is a folder:
 
-suite.json                what is compared: preset, arms, seeds, data
+suite.json                what is compared: preset, arms, seeds, data; the study, if there is one
 configs/ARM/seed-0.json   the configuration that each run is started with
 runs/ARM/seed-0/          the runs, ordinary ones
 logs/ARM/seed-0.log       what each said
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from yuriiformer.files import write_json
 from yuriiformer.runs.checkpoint import FINAL, MANIFEST
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.suite.arms import ArmSpec, check_names
+from yuriiformer.suite.study import Study, grown
 from yuriiformer.training.config import TrainConfig, differences
 
 FORMAT = 1
@@ -75,6 +77,7 @@ class Request:
     common: Mapping[str, Any] = field(default_factory=dict)
     threads: int | None = None
     baseline: str | None = None
+    study: Study | None = None
 
 
 class SuiteFolder:
@@ -150,6 +153,7 @@ class SuiteFolder:
         """Add arms and seeds to what is there, which stays; the runs that were asked for."""
         arms = [replace(arm, settings={**request.common, **arm.settings}) for arm in request.arms]
         saved = self.read() if self.exists else {"arms": [], "seeds": [], "commands": []}
+        study = self._grown(saved, request.study)
         if self.exists:
             self.check_data(request.data)
             self._check_preset(saved, request)
@@ -177,6 +181,7 @@ class SuiteFolder:
             "arms": list(entries.values()),
             "seeds": sorted({*saved["seeds"], *request.seeds}),
             "commands": commands if command in commands else [*commands, command],
+            **({"study": study} if study else {}),
         }
         write_json(self.file, definition)
         for run, config in runs:
@@ -201,6 +206,34 @@ class SuiteFolder:
             return TrainConfig.from_dict(json.loads(run.config_file.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:
             raise RunError(f"{run.config_file} is damaged: {error!r:.80}") from None
+
+    def _grown(self, saved: Mapping[str, Any], study: Study | None) -> dict[str, Any] | None:
+        """The study as the suite holds it: what it was begun with, and what came later, when."""
+        before = saved.get("study")
+        if study is None:
+            if before is not None:
+                raise ConfigError(
+                    f"{self.path} carries out the study {before['definition']['title']!r}: add to "
+                    "its file and give --study FILE again, or choose another --out"
+                )
+            return None
+        now = study.definition()
+        if not self.exists:
+            return {"definition": now, "history": [_entry(study.text, 0, now)]}
+        if before is None:
+            raise ConfigError(f"{self.path} was begun without a study: choose another --out")
+        try:
+            added = grown(before["definition"], now)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{study.path} is not the study that {self.path} was begun with: {error}. A study "
+                "that has begun can only grow (arms, seeds, hypotheses): choose another --out"
+            ) from None
+        if not any(added.values()):
+            return dict(before)
+        finished = sum(run.finished for run in self.runs())
+        entry = _entry(study.text, finished, added)
+        return {"definition": now, "history": [*before["history"], entry]}
 
     def _check_preset(self, saved: Mapping[str, Any], request: Request) -> None:
         if saved["preset"] != request.preset:
@@ -232,3 +265,15 @@ class SuiteFolder:
                 f"{self.path} has an arm {run.label!r} with another configuration ({words}): give "
                 "this one another label (--arm 'LABEL: rule=...') or choose another --out"
             )
+
+
+def _entry(text: str, finished: int, added: Mapping[str, Any]) -> dict[str, Any]:
+    """What was written down at one time, and how many runs had finished then."""
+    return {
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "finished": finished,
+        "arms": [arm["label"] for arm in added["arms"]],
+        "seeds": list(added["seeds"]),
+        "hypotheses": [each["claim"] for each in added["hypotheses"]],
+        "text": text,
+    }

@@ -16,12 +16,14 @@ from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_text
 from yuriiformer.render.downstream import downstream_latex, downstream_table
 from yuriiformer.render.headline import headline
+from yuriiformer.render.hypotheses import hypothesis_lines, hypothesis_table
 from yuriiformer.render.page import write_page
 from yuriiformer.render.report import Extras, payload
 from yuriiformer.render.results import result_table
 from yuriiformer.render.tables import csv_text, json_text, markdown, plain, whole
 from yuriiformer.render.tables_latex import latex, latex_document, latex_sizes
 from yuriiformer.runs.folder import RunFolder
+from yuriiformer.suite.archive import is_archive
 from yuriiformer.suite.collect import collect
 from yuriiformer.suite.compare import Comparison
 from yuriiformer.suite.folder import SuiteFolder
@@ -34,13 +36,13 @@ class Flags:
     """Flags of ``yurii report``."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Suites, runs, or folders that hold some."""
+    """Suites, archives, runs, or folders that hold some."""
     out: Path | None = None
     """Folder for the report; 'report' in the first folder if not given."""
     baseline: str | None = None
     """The arm that others are compared with: its label or its rule."""
-    title: str = "YuriiFormer report"
-    """Of the page."""
+    title: str | None = None
+    """Of the page; the study's if not given."""
     samples: bool = True
     """Generate text with each arm's first run, for the same prompts."""
     prompt: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -60,7 +62,8 @@ class Flags:
 
 DESCRIPTION = (
     "Compare runs and show it: a self-contained HTML page, tables (Markdown, LaTeX, CSV, JSON), "
-    "figures. Works on unfinished runs; give it again for newer results."
+    "figures; of a study, a verdict on each hypothesis. Works on unfinished runs (give it again "
+    "for newer results) and on archives ('yurii archive'), which need no runs."
 )
 
 
@@ -68,13 +71,15 @@ def run(arguments: list[str]) -> int:
     """``yurii report FOLDER...``"""
     flags = parse_flags("yurii report", Flags(), arguments, DESCRIPTION)
     if not flags.folders:
-        raise ConfigError("a folder is needed: of a suite, of a run, or one that holds some")
+        raise ConfigError("a folder is needed: a suite, an archive, a run, or one that holds some")
     comparisons = collect(flags.folders, flags.baseline)
     out = flags.out or flags.folders[0] / "report"
     try:
         out.mkdir(parents=True, exist_ok=True)
         samples = _samples(flags, comparisons) if flags.samples else {}
-        extras = Extras(flags.title, made_now(), samples, _commands(flags, arguments))
+        extras = Extras(
+            _title(flags, comparisons), made_now(), samples, _commands(flags, arguments)
+        )
         write_page(payload(comparisons, extras), out / "report.html")
         _tables(comparisons, out)
         if flags.figures:
@@ -85,9 +90,15 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+def _title(flags: Flags, comparisons: Sequence[Comparison]) -> str:
+    """The one asked for, else the study's."""
+    studies = [each.study.title for each in comparisons if each.study is not None]
+    return flags.title or (studies[0] if len(studies) == 1 else "YuriiFormer report")
+
+
 def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """Of every arm's first run, by its folder."""
-    from yuriiformer.suite.samples import Sampling, samples_of  # noqa: PLC0415  imports torch
+    from yuriiformer.suite.samples import Sampling, samples_of, shown  # noqa: PLC0415  torch
 
     sampling = Sampling(
         flags.prompt,
@@ -102,7 +113,11 @@ def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
     for number, arm in enumerate(arms, 1):
         if len(arms) > 3 and sys.stderr.isatty():
             print(f"\rsamples {number}/{len(arms)} ", end="", file=sys.stderr, flush=True)
-        found[str(arm.first.folder)] = samples_of(RunFolder(arm.first.folder), sampling, data)
+        run = arm.first
+        if run.archived:  # as they were kept: its model is not there
+            found[str(run.folder)] = shown(run.samples) if run.samples else ([], "none archived")
+        else:
+            found[str(run.folder)] = samples_of(RunFolder(run.folder), sampling, data)
     return found
 
 
@@ -112,6 +127,9 @@ def _commands(flags: Flags, arguments: Sequence[str]) -> list[tuple[str, str]]:
         suite = SuiteFolder(folder)
         if suite.exists:
             commands += [("the runs", text) for text in suite.read().get("commands", [])]
+        elif is_archive(folder):
+            words = "yurii suite --study STUDY.toml --data DATA --out SUITE"
+            commands.append(("the runs, from the study's file", words))
     return [*commands, ("this report", command_here(["yurii", "report", *arguments]))]
 
 
@@ -122,9 +140,10 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
         stem = each.name or "results"
         write_text(folder / f"{stem}.md", markdown(result_table(each)))
         write_text(folder / f"{stem}.csv", csv_text(each))
-        tasks = downstream_table(each)
-        if tasks is not None:
-            write_text(folder / f"{stem}-downstream.md", markdown(tasks))
+        more = {"downstream": downstream_table(each), "hypotheses": hypothesis_table(each)}
+        for name, table in more.items():
+            if table is not None:
+                write_text(folder / f"{stem}-{name}.md", markdown(table))
     tables = [latex(each) for each in comparisons]
     downstream = [downstream_table(each) for each in comparisons]
     tables += [downstream_latex(each) for each in downstream if each is not None]
@@ -150,6 +169,8 @@ def _print(
             print(f"{each.name}\n")
         print("\n".join(headline(each)) + "\n")
         print(plain(result_table(each), width))
+        if each.verdicts:
+            print("\n".join(hypothesis_lines(each)) + "\n")
         tasks = downstream_table(each)
         if tasks is not None:
             print(whole(tasks))

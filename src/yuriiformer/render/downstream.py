@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from yuriiformer.render.results import NONE, Cell, Column, ResultTable, Row
 from yuriiformer.render.tables_latex import escape
 from yuriiformer.suite.compare import Comparison, Outcome
-from yuriiformer.suite.downstream import TaskScore, read_scores
+from yuriiformer.suite.downstream import TaskScore
 from yuriiformer.suite.paper import PAPER_TASKS, paper_downstream, task_references
 from yuriiformer.suite.statistics import summary
 
@@ -43,7 +43,7 @@ def _scores(comparison: Comparison) -> Scores:
     for arm in comparison.arms:
         mine = found.setdefault(arm.slug, {})
         for run in arm.runs:
-            for task, score in read_scores(run.folder).items():
+            for task, score in run.scores.items():
                 mine.setdefault(task, []).append(score)
     return found
 

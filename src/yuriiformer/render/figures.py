@@ -42,7 +42,7 @@ from yuriiformer.render.figure_parts import (
     x_axis,
 )
 from yuriiformer.render.figures_coefficients import coefficient_paths, coefficients_over_depth
-from yuriiformer.render.results import styles
+from yuriiformer.render.results import TITLES, styles
 from yuriiformer.suite.arms import slug as folder_name
 from yuriiformer.suite.compare import Arm, Comparison
 
@@ -128,7 +128,7 @@ def _difference_line(axes: Any, arm: Arm, baseline: Arm, style: int, cut: float)
 
 
 def ranking(comparison: Comparison) -> Figure:
-    """Final validation loss, best first: mean, 95 % interval, and every seed."""
+    """Validation loss at the end, best first: mean, 95 % interval, and every seed."""
     ranked = comparison.ranked()
     if not ranked:
         return nothing("No ranking: no run has finished.")
@@ -138,11 +138,12 @@ def ranking(comparison: Comparison) -> Figure:
         style = styles(comparison)
         for place, each in enumerate(ranked):
             look_of = {**pen(style[each.arm.slug]), "linestyle": "-", "marker": "D"}
-            mean, found = float(each.final.mean or 0.0), each.final
+            found = comparison.primary(each)
+            mean = float(found.mean or 0.0)
             if found.low is not None:
                 axes.plot([found.low, found.high], [place] * 2, color=look_of["color"], lw=2.2,
                           solid_capstyle="butt")  # fmt: skip
-            seeds = list(each.arm.values("final").values())
+            seeds = list(each.arm.values(comparison.metric).values())
             axes.plot(seeds, [place] * len(seeds), "|", color=INK, ms=7, mew=0.8, zorder=4)
             fill = look_of["color"] if each.arm.standard else "white"
             axes.plot([mean], [place], **{**look_of, "markersize": 5, "markerfacecolor": fill},
@@ -152,11 +153,12 @@ def ranking(comparison: Comparison) -> Figure:
         axes.set_yticks(range(len(ranked)), [said(each.arm.label) for each in ranked])
         axes.set_ylim(len(ranked) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
-        several = ranked[0].final.n > 1
+        several = comparison.primary(ranked[0]).n > 1
         notes = ["mean, 95 % interval and seeds" if several else "one seed"]
         if len({each.arm.standard for each in ranked}) > 1:
             notes.append("hollow: blocks of other than 1 attention + 1 MLP call")
-        axes.set_xlabel(f"Final validation loss, nats a token\n({'; '.join(notes)})")
+        metric = TITLES[comparison.metric]
+        axes.set_xlabel(f"{metric} validation loss, nats per token\n({'; '.join(notes)})")
         return figure
 
 

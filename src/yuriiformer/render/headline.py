@@ -41,7 +41,8 @@ def headline(comparison: Comparison) -> list[str]:
 
 def _first(best: Outcome, comparison: Comparison) -> str:
     """Who ends lowest, and how far below the baseline."""
-    text = f"{best.arm.label} ends lowest: validation loss {best.final.mean:.3f} nats a token"
+    loss = comparison.primary(best).mean
+    text = f"{best.arm.label} ends lowest: validation loss {loss:.3f} nats per token"
     difference = best.difference
     if best.arm.slug == comparison.baseline.slug:
         alone = len(comparison.arms) == 1

@@ -17,7 +17,9 @@ from yuriiformer.render.curves import difference_curve, drawn_runs, mean_curve, 
 from yuriiformer.render.downstream import TITLE, downstream_table
 from yuriiformer.render.equations import unicode_equations
 from yuriiformer.render.headline import headline
-from yuriiformer.render.results import result_table, styles
+from yuriiformer.render.hypotheses import TITLE as HYPOTHESES
+from yuriiformer.render.hypotheses import hypothesis_sentence, hypothesis_table
+from yuriiformer.render.results import TITLES, result_table, styles
 from yuriiformer.render.rules import human_count
 from yuriiformer.suite.compare import Arm, Comparison, Outcome
 from yuriiformer.suite.results import Curves, Run
@@ -45,7 +47,7 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
     said, remarks = [], []
     for each in comparisons:
         prefix = f"{each.name}: " if each.name else ""
-        said += [prefix + text for text in headline(each)]
+        said += [prefix + text for text in (*_asked(each), *headline(each))]
         remarks += [prefix + text for text in each.remarks]
         remarks += [text for text in result_table(each).footnotes if text not in remarks]
     page: dict[str, Any] = plain({
@@ -94,22 +96,30 @@ def data_facts(run: Run) -> list[list[str]]:
             for name, value in facts if value is not None]  # fmt: skip
 
 
+def _asked(comparison: Comparison) -> list[str]:
+    """The study's question, and how its hypotheses came out."""
+    if comparison.study is None:
+        return []
+    return list(filter(None, [comparison.study.question, hypothesis_sentence(comparison)]))
+
+
 def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
     style = styles(comparison)
     base = comparison.baseline
     return {
         "name": comparison.name,
+        "metric": TITLES[comparison.metric],
         "baseline": base.slug,
         "table": result_table(comparison).to_payload(),
         "tables_extra": _extra_tables(comparison),
         "ranking": [
             {
                 "arm": each.arm.slug,
-                "mean": each.final.mean,
-                "low": each.final.low,
-                "high": each.final.high,
-                "n": each.final.n,
-                "points": list(each.arm.values("final").values()),
+                "mean": comparison.primary(each).mean,
+                "low": comparison.primary(each).low,
+                "high": comparison.primary(each).high,
+                "n": comparison.primary(each).n,
+                "points": list(each.arm.values(comparison.metric).values()),
             }
             for each in comparison.ranked()
         ],
@@ -118,10 +128,9 @@ def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
 
 
 def _extra_tables(comparison: Comparison) -> list[dict[str, Any]]:
-    table = downstream_table(comparison)
-    if table is None:
-        return []
-    return [{"title": TITLE, "note": " ".join(table.footnotes), **table.to_payload()}]
+    tables = {HYPOTHESES: hypothesis_table(comparison), TITLE: downstream_table(comparison)}
+    return [{"title": title, "note": " ".join(table.footnotes), **table.to_payload()}
+            for title, table in tables.items() if table is not None]  # fmt: skip
 
 
 def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, Any]:
@@ -246,8 +255,9 @@ def _facts(each: Outcome) -> list[list[str]]:
 
 def repeat_command(run: Run) -> str:
     """One run again, from the configuration in its folder."""
-    config = run.folder.resolve() / "config.json"
-    words = ["yurii", "train", "--config", str(config), "--data", run.saved["data"]["folder"]]
+    config = run.folder if run.archived else run.folder.resolve() / "config.json"
+    data = run.saved["data"].get("folder", "DATA")
+    words = ["yurii", "train", "--config", str(config), "--data", data]
     return shlex.join([*words, "--out", "again"])
 
 

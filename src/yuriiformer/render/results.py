@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from yuriiformer.suite.compare import Comparison, Outcome, Speedup
@@ -14,8 +14,10 @@ from yuriiformer.training.config import Machine
 
 NONE = "–"  # a number that does not exist
 MINUS = "−"
-LOSSES = ("final", "best", "train")  # those that are set in bold
-OPTIONAL = ("differs", "paper_final", "paper_best", "paper_train")  # left out if empty
+LOSSES = ("final", "exact", "best", "train")  # those that are set in bold
+OF_PAPER = ("final", "best", "train")
+TITLES = {"final": "Final", "exact": "Exact", "best": "Best"}
+OPTIONAL = ("exact", "differs", "paper_final", "paper_best", "paper_train")  # left out if empty
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,10 @@ COLUMNS = (
     Column("arm", "Arm", "What is compared: a rule, perhaps with other settings.", numeric=False),
     Column("final", "Final", "Validation loss after the last step, in nats a token: mean over the "
            "finished seeds ± half its 95 % interval.", lower_is_better=True),
+    Column("exact", "Exact", "The same over the whole validation split, every token but the first "
+           "once.", lower_is_better=True),
     Column("paper_final", "Final (paper)", "The paper's.", lower_is_better=True),
-    Column("difference", "Difference", "Final minus the baseline's, seed by seed: mean and its "
+    Column("difference", "Difference", "{metric} minus the baseline's, seed by seed: mean and its "
            "95 % interval.", lower_is_better=True),
     Column("p", "p (Holm)", "Of the paired two-sided t test that the difference is zero, "
            "corrected for the number of arms (Holm).", lower_is_better=None),
@@ -145,7 +149,9 @@ def result_table(comparison: Comparison) -> ResultTable:
         }
         rows.append(Row(each.arm.slug, {column.key: cells[column.key] for column in COLUMNS}))
     empty = {key for key in OPTIONAL if all(row.cells[key].empty for row in rows)}
-    kept = [column for column in COLUMNS if column.key not in empty]
+    named = TITLES[comparison.metric]
+    kept = [replace(column, help=column.help.replace("{metric}", named))
+            for column in COLUMNS if column.key not in empty]  # fmt: skip
     keys = [column.key for column in kept]
     shown = tuple(Row(r.arm_slug, {key: r.cells[key] for key in keys}) for r in rows)
     unclear = any(cell.help == FOOTNOTE for row in shown for cell in row.cells.values())
@@ -185,7 +191,8 @@ def _small(value: float) -> str:
     return "<0.001" if 0 < value < 0.0005 else f"{value:.3f}"
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """With its sign, to three decimals."""
     text = f"{value:+.3f}".replace("-", MINUS)
     return "0.000" if text[1:] == "0.000" else text
 
@@ -212,9 +219,9 @@ def _against(each: Outcome) -> dict[str, Cell]:
     found = each.difference
     cell = Cell(NONE, help="No seed has finished in both arms.")
     if found.mean is not None:
-        text, said = _signed(found.mean), "One common seed: no interval."
+        text, said = signed(found.mean), "One common seed: no interval."
         if found.low is not None and found.high is not None:
-            text += f" [{_signed(found.low)}, {_signed(found.high)}]"
+            text += f" [{signed(found.low)}, {signed(found.high)}]"
             said = f"Over {found.n} common seeds."
         cell = Cell(text, found.mean, help=said)
     p = found.p_holm
@@ -279,7 +286,7 @@ def _paper(preset: str | None, each: Outcome) -> dict[str, Cell]:
     """The paper's figures; candidates of unclear label are sorted by the lower one."""
     figure = paper_figure_of(preset, each)
     cells = {}
-    for metric in LOSSES:
+    for metric in OF_PAPER:
         text = "" if figure is None else figure.text(metric)
         if figure is None or not text:
             cells[f"paper_{metric}"] = Cell(NONE)

@@ -31,7 +31,7 @@ __all__ = (
 
 ALWAYS = ("arm", "final", "difference", "best", "train")
 THEN = (  # as far as a terminal is wide, in this order
-    "p", "seeds", "speedup_steps", "differs", "paper_final", "paper_best", "paper_train",
+    "exact", "p", "seeds", "speedup_steps", "differs", "paper_final", "paper_best", "paper_train",
     "best_step", "tokens_per_second", "speedup_time", "detectable", "parameters", "calls",
     "start_tables", "flops_a_token",
 )  # fmt: skip
@@ -105,7 +105,7 @@ def _lines(
 ) -> list[str]:
     """Aligned, with a rule under the heads."""
     lines = []
-    for number in range(len(texts["arm"])):
+    for number in range(len(texts[shown[0].key])):
         cells = [_aligned(texts[c.key][number], widths[c.key], right=c.numeric) for c in shown]
         lines.append((" " * GAP).join(cells).rstrip())
         if number == 0:
@@ -169,6 +169,7 @@ def _run(run: Run) -> dict[str, Any]:
         "step": run.step,
         "steps": run.steps,
         "final": run.final,
+        "exact": run.exact,
         "best": run.best,
         "best_step": run.best_step,
         "train": run.train,
@@ -184,6 +185,7 @@ def json_data(comparison: Comparison) -> dict[str, Any]:
         "preset": comparison.preset,
         "baseline": comparison.baseline.slug,
         "seeds": comparison.seeds,
+        "metric": comparison.metric,
         "remarks": comparison.remarks,
         "arms": [_arm(comparison, each) for each in comparison.outcomes],
     })  # fmt: skip
@@ -192,7 +194,12 @@ def json_data(comparison: Comparison) -> dict[str, Any]:
 
 def json_text(comparisons: Sequence[Comparison]) -> str:
     """The same of several, as a file."""
-    data = {"comparisons": [json_data(each) for each in comparisons]}
+    studies = [each.study for each in comparisons if each.study is not None]
+    data = {
+        "comparisons": [json_data(each) for each in comparisons],
+        "studies": [{"title": each.title, "question": each.question} for each in studies],
+        "hypotheses": _strict([v.to_dict() for each in comparisons for v in each.verdicts]),
+    }
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -208,7 +215,7 @@ def _arm(comparison: Comparison, each: Outcome) -> dict[str, Any]:
         "differs": {name: {"baseline": base, "own": own}
                     for name, (base, own) in arm.differs.items()},
         **{name: asdict(getattr(each, name)) for name in (
-            "final", "best", "best_step", "train", "difference", "best_difference",
+            "final", "exact", "best", "best_step", "train", "difference", "best_difference",
             "speedup_steps", "speedup_time",
         )},
         "tokens_per_second": each.tokens_per_second,

@@ -12,10 +12,13 @@ from yuriiformer.errors import RunError
 from yuriiformer.files import sha256_of_json
 from yuriiformer.methods.catalog import rules
 from yuriiformer.runs.folder import RunFolder
+from yuriiformer.suite.archive import is_archive, read_archive
 from yuriiformer.suite.arms import slug
 from yuriiformer.suite.compare import Arm, Comparison, compare, find_baseline, numbers_of
 from yuriiformer.suite.folder import SuiteFolder
+from yuriiformer.suite.hypotheses import StudyRecord
 from yuriiformer.suite.paper import paper_preset
+from yuriiformer.suite.record import SuiteRecord, read_suite
 from yuriiformer.suite.results import Run, read_run
 
 DEPTH = 4  # folders below the one that is named
@@ -30,6 +33,7 @@ class Found:
     arms: dict[str, Arm] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     baseline: str | None = None
+    study: StudyRecord | None = None
 
     def add(self, label: str, name: str, run: Run) -> None:
         arm = self.arms.setdefault(name, Arm(label, name, []))
@@ -67,22 +71,24 @@ def collect(folders: Sequence[Path], baseline: str | None = None) -> list[Compar
             if group.arms]  # fmt: skip
 
 
-def _places(folder: Path) -> Iterator[RunFolder | SuiteFolder]:
-    """The suites and runs in a folder: itself, or what is below it."""
+def _places(folder: Path) -> Iterator[RunFolder | SuiteRecord]:
+    """The suites, archives and runs in a folder: itself, or what is below it."""
     if not folder.is_dir():
         raise RunError(f"no folder {str(folder)!r}")
     found = list(_walk(folder, DEPTH))
     if not found:
         raise RunError(
-            f"nothing to report in {str(folder)!r}: it holds no run (a folder with config.json) "
-            "and no suite (suite.json)"
+            f"nothing to report in {str(folder)!r}: it holds no run (a folder with config.json), "
+            "no suite (suite.json) and no archive (archive.json)"
         )
     yield from found
 
 
-def _walk(folder: Path, depth: int) -> Iterator[RunFolder | SuiteFolder]:
+def _walk(folder: Path, depth: int) -> Iterator[RunFolder | SuiteRecord]:
     if SuiteFolder(folder).exists:
-        yield SuiteFolder(folder)
+        yield read_suite(SuiteFolder(folder))
+    elif is_archive(folder):
+        yield read_archive(folder)
     elif RunFolder(folder).exists:
         yield RunFolder(folder)
     elif depth:
@@ -91,19 +97,23 @@ def _walk(folder: Path, depth: int) -> Iterator[RunFolder | SuiteFolder]:
                 yield from _walk(below, depth - 1)
 
 
-def _add_suite(groups: dict[str | None, Found], suite: SuiteFolder) -> None:
-    saved = suite.read()
-    group = groups.setdefault(saved["preset"], Found(saved["preset"]))
-    group.baseline = group.baseline or saved.get("baseline")
-    failures = suite.failures()
-    for spec in suite.runs():
-        if spec.folder.exists:
-            run = read_run(spec.folder.path, failures.get(spec.name))
-            group.add(spec.label, spec.slug, run)
+def _add_suite(groups: dict[str | None, Found], suite: SuiteRecord) -> None:
+    preset = suite.definition["preset"]
+    group = groups.setdefault(preset, Found(preset))
+    group.baseline = group.baseline or suite.definition.get("baseline")
+    if suite.study is not None:
+        if group.study is not None and group.study != suite.study:
+            raise RunError(
+                f"{suite.folder} carries out another study ({suite.study.title!r}) than "
+                f"{group.study.title!r}: report them apart"
+            )
+        group.study = suite.study
+        group.remarks += [text for text in suite.study.remarks() if text not in group.remarks]
+    for each in suite.entries:
+        if each.run is not None:
+            group.add(each.label, each.slug, each.run)
         else:
-            how = failures.get(spec.name)
-            what = f"failed before its first step: {how}" if how else "has not begun"
-            group.remarks.append(f"{spec.label}, seed {spec.seed} {what}.")
+            group.remarks.append(f"{each.label}, seed {each.seed} {each.missing}.")
 
 
 def _loose(runs: Sequence[Run]) -> Found:
@@ -176,4 +186,5 @@ def _comparison(name: str | None, group: Found, baseline: str | None, groups: in
         baseline=wanted,
         preset=preset,
         remarks=group.remarks,
+        study=group.study,
     )

@@ -1,7 +1,8 @@
 """Runs compared: arms beside a baseline, with what the seeds allow to be said.
 
-The primary metric is Final, the validation loss after the last step: it is not selected. Best is
-the lowest of many, so it flatters every arm, and the ones that overfit most.
+The primary metric is Final, the validation loss after the last step: it is not selected (a study
+may say Exact, the same over the whole validation split). Best is the lowest of many, so it flatters
+every arm, and the ones that overfit most.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any
 from yuriiformer.errors import RunError, did_you_mean
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.methods.rule import Rule
+from yuriiformer.suite.hypotheses import StudyRecord, Verdict, judge
 from yuriiformer.suite.results import Run
 from yuriiformer.suite.statistics import Difference, Summary, holm, paired, summary
+from yuriiformer.suite.study import Metric
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,8 @@ class Arm:
         return any(run.status == "failed" or run.diverged for run in self.runs)
 
     def values(self, metric: str) -> dict[int, float]:
-        """``final``, ``best``, ``best_step``, ``train``, ``tokens_per_second`` by seed. Best is of
-        finished runs only, or it would compare runs of different lengths."""
+        """``final``, ``exact``, ``best``, ``best_step``, ``train``, ``tokens_per_second`` by seed.
+        Best is of finished runs only, or it would compare runs of different lengths."""
         found = {}
         for run in self.runs:
             value = getattr(run, metric)
@@ -73,10 +76,11 @@ class Outcome:
 
     arm: Arm
     final: Summary
+    exact: Summary
     best: Summary
     best_step: Summary
     train: Summary
-    difference: Difference  # of Final
+    difference: Difference  # of the comparison's metric
     best_difference: Difference
     speedup_steps: Speedup
     speedup_time: Speedup
@@ -95,6 +99,9 @@ class Comparison:
     baseline: Arm
     preset: str | None
     remarks: list[str]
+    metric: Metric = "final"
+    study: StudyRecord | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
 
     @property
     def arms(self) -> list[Arm]:
@@ -104,20 +111,25 @@ class Comparison:
     def seeds(self) -> list[int]:
         return sorted({run.seed for arm in self.arms for run in arm.runs})
 
+    def primary(self, each: Outcome) -> Summary:
+        """What an arm is judged by."""
+        found: Summary = getattr(each, self.metric)
+        return found
+
     @property
     def baseline_finished(self) -> bool:
         return any(run.finished for run in self.baseline.runs)
 
     def ranked(self) -> list[Outcome]:
-        """Those with a Final, lowest first: by the difference to the baseline over common seeds,
+        """Those with a loss, lowest first: by the difference to the baseline over common seeds,
         for means over other seeds are of other runs; those without one by their means, last."""
-        known = [each for each in self.outcomes if each.final.mean is not None]
-        own = summary(list(self.baseline.values("final").values())).mean or 0.0
+        known = [each for each in self.outcomes if self.primary(each).mean is not None]
+        own = summary(list(self.baseline.values(self.metric).values())).mean or 0.0
 
         def place(each: Outcome) -> tuple[bool, float]:
             paired_mean = each.difference.mean
             if paired_mean is None:
-                return (bool(own), each.final.mean or 0.0)
+                return (bool(own), self.primary(each).mean or 0.0)
             return (False, own + paired_mean)
 
         return sorted(known, key=place)
@@ -130,12 +142,14 @@ def compare(
     baseline: str | None = None,
     preset: str | None = None,
     remarks: Sequence[str] = (),
+    study: StudyRecord | None = None,
 ) -> Comparison:
     """Set arms beside a baseline: the one named, else gradient descent, else the first."""
     base = find_baseline(arms, baseline)
     told = [replace(arm, differs=_differs(base, arm)) for arm in arms]
-    tests = sum(len(_common(arm, base)) > 1 for arm in told if arm.slug != base.slug)
-    outcomes = [_outcome(arm, base, max(1, tests)) for arm in told]
+    metric: Metric = "final" if study is None else study.metric
+    tests = sum(len(_common(arm, base, metric)) > 1 for arm in told if arm.slug != base.slug)
+    outcomes = [_outcome(arm, base, max(1, tests), metric) for arm in told]
     corrected = iter(holm([each.difference.p for each in outcomes if each.arm.slug != base.slug]))
     outcomes = [
         each
@@ -143,8 +157,9 @@ def compare(
         else replace(each, difference=replace(each.difference, p_holm=next(corrected)))
         for each in outcomes
     ]
-    said = [*remarks, *_remarks(outcomes)]
-    return Comparison(name, outcomes, base, preset, said)
+    said = [*remarks, *_remarks(outcomes, metric)]
+    verdicts = [] if study is None else judge(study, told)
+    return Comparison(name, outcomes, base, preset, said, metric, study, verdicts)
 
 
 def find_baseline(arms: Sequence[Arm], wanted: str | None) -> Arm:
@@ -159,21 +174,22 @@ def find_baseline(arms: Sequence[Arm], wanted: str | None) -> Arm:
     return plain[0] if plain else arms[0]
 
 
-def _common(arm: Arm, base: Arm) -> set[int]:
-    return set(arm.values("final")) & set(base.values("final"))
+def _common(arm: Arm, base: Arm, metric: Metric) -> set[int]:
+    return set(arm.values(metric)) & set(base.values(metric))
 
 
-def _outcome(arm: Arm, base: Arm, tests: int) -> Outcome:
+def _outcome(arm: Arm, base: Arm, tests: int, metric: Metric) -> Outcome:
     def over_seeds(metric: str) -> Summary:
         return summary(list(arm.values(metric).values()))
 
     return Outcome(
         arm,
         over_seeds("final"),
+        over_seeds("exact"),
         over_seeds("best"),
         over_seeds("best_step"),
         over_seeds("train"),
-        paired(arm.values("final"), base.values("final"), tests),
+        paired(arm.values(metric), base.values(metric), tests),
         paired(arm.values("best"), base.values("best"), tests),
         _speedup(arm, base, lambda run, step: float(step)),
         _speedup(arm, base, lambda run, step: run.curves.seconds_at(step)),
@@ -219,7 +235,7 @@ def _differs(base: Arm, arm: Arm) -> dict[str, tuple[Any, Any]]:
             if one.get(name) != two.get(name)}  # fmt: skip
 
 
-def _remarks(outcomes: Sequence[Outcome]) -> list[str]:
+def _remarks(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
     remarks = []
     for each in outcomes:
         for run in each.arm.runs:
@@ -235,12 +251,12 @@ def _remarks(outcomes: Sequence[Outcome]) -> list[str]:
                               for name, (base, own) in each.arm.differs.items())  # fmt: skip
             remarks.append(f"{each.arm.label} differs from the baseline in more than its rule: "
                            f"{words}.")  # fmt: skip
-    return remarks + _about_seeds(outcomes)
+    return remarks + _about_seeds(outcomes, metric)
 
 
-def _about_seeds(outcomes: Sequence[Outcome]) -> list[str]:
+def _about_seeds(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
     """What the seeds do not allow."""
-    seeds = {each.arm.label: sorted(each.arm.values("final")) for each in outcomes}
+    seeds = {each.arm.label: sorted(each.arm.values(metric)) for each in outcomes}
     sets = {tuple(own) for own in seeds.values() if own}
     remarks = []
     if len(sets) > 1:

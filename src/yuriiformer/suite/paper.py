@@ -130,4 +130,4 @@ def _setting(config: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: value for part in parts for key, value in part.items()}
     if found.get("warmup") is None and isinstance(found.get("steps"), int):
         found["warmup"] = Recipe(steps=found["steps"]).warmup_steps
-    return {key: value for key, value in found.items() if key not in ("rule", "seed")}
+    return {key: value for key, value in found.items() if key not in ("rule", "seed", "exact")}

@@ -1,9 +1,13 @@
-"""A run's results, read from its folder: finished, unfinished or failed. Needs no torch."""
+"""A run's results, read from its folder: finished, unfinished or failed. Needs no torch.
+
+`archive` reads the same from an archive.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +20,12 @@ from yuriiformer.errors import RunError, YuriiError
 from yuriiformer.methods.rule import Rule
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Record, iterate_metrics
+from yuriiformer.suite.downstream import TaskScore, read_scores
+from yuriiformer.training.config import TrainConfig
 
 Floats = NDArray[np.float64]
 Status = Literal["finished", "unfinished", "failed"]
+SAMPLES = "samples.json"
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,8 @@ class Curves:
     speed: Floats  # tokens a second
     val_step: NDArray[np.int64]
     val_loss: Floats
+    exact: tuple[int, float] | None  # a step, and the loss over the whole split after it
+    median_speed: float | None  # of all steps, also where the others are thinned
     coefficients: list[tuple[int, dict[str, list[float]]]] = field(repr=False)
 
     def seconds_at(self, step: float) -> float | None:
@@ -42,10 +51,16 @@ class Curves:
 
 def read_curves(path: Path) -> Curves:
     """The records of ``metrics.jsonl``; a half-written last line is left out."""
+    return curves_of(iterate_metrics(path) if path.exists() else ())
+
+
+def curves_of(records: Iterable[Record]) -> Curves:
+    """A run's records in columns."""
     rows: list[tuple[int, float, float, float]] = []
     validations: list[tuple[int, float]] = []
     coefficients = []
-    for record in iterate_metrics(path) if path.exists() else ():
+    exact = None
+    for record in records:
         step = record["step"]
         timing = record.get("timing") or {}
         if "loss" in record:
@@ -53,14 +68,24 @@ def read_curves(path: Path) -> Curves:
             rows.append((step, _number(record["loss"]), _number(timing.get("seconds")), speed))
         if "val_loss" in record:
             validations.append((step, _number(record["val_loss"])))
+        if "exact_loss" in record:
+            exact = (step, _number(record["exact_loss"]))
         if record.get("coefficients"):
             coefficients.append((step, _coefficients(record)))
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)
     val = np.array(validations, dtype=np.float64).reshape(-1, 2)
+    speeds = table[:, 3][np.isfinite(table[:, 3])]
     return Curves(
-        table[:, 0].astype(np.int64), table[:, 1], table[:, 2], table[:, 3],
-        val[:, 0].astype(np.int64), val[:, 1], coefficients,
-    )  # fmt: skip
+        step=table[:, 0].astype(np.int64),
+        loss=table[:, 1],
+        seconds=table[:, 2],
+        speed=table[:, 3],
+        val_step=val[:, 0].astype(np.int64),
+        val_loss=val[:, 1],
+        exact=exact,
+        median_speed=float(np.median(speeds)) if len(speeds) else None,
+        coefficients=coefficients,
+    )
 
 
 def _number(value: Any) -> float:
@@ -81,12 +106,18 @@ def _coefficients(record: Record) -> dict[str, list[float]]:
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder. ``saved`` is its ``config.json``."""
+    """One run: its folder, or its file in an archive. ``saved`` is its ``config.json``."""
 
     folder: Path
     saved: dict[str, Any] = field(repr=False)
     curves: Curves = field(repr=False)
     failure: str | None = None
+    scores: Mapping[str, TaskScore] = field(default_factory=dict, repr=False)  # of tasks, by name
+    samples: dict[str, Any] | None = field(default=None, repr=False)  # those kept with it
+
+    @property
+    def archived(self) -> bool:
+        return self.folder.is_file()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -140,6 +171,12 @@ class Run:
         return _finite(self.curves.val_loss[-1])
 
     @property
+    def exact(self) -> float | None:
+        """The same over the whole validation split, where that was computed."""
+        exact = self.curves.exact
+        return None if exact is None or exact[0] != self.steps else _finite(exact[1])
+
+    @property
     def best(self) -> float | None:
         """Lowest validation loss so far."""
         index = self._best
@@ -166,8 +203,7 @@ class Run:
 
     @property
     def tokens_per_second(self) -> float | None:
-        speed = self.curves.speed[np.isfinite(self.curves.speed)]
-        return float(np.median(speed)) if len(speed) else None
+        return self.curves.median_speed
 
     def plan(self, name: str) -> float | None:
         """A number of the plan that the run was begun with."""
@@ -196,12 +232,32 @@ def read_run(folder: Path, failure: str | None = None) -> Run:
     saved = place.read_config()
     if failure is None and place.nonfinite_file.exists():
         failure = _nonfinite(place.nonfinite_file)
-    run = Run(folder, saved, read_curves(place.metrics_file), failure)
+    return Run(
+        folder,
+        with_all_fields(saved, place.config_file),
+        read_curves(place.metrics_file),
+        failure,
+        read_scores(folder),
+        read_samples(folder),
+    )
+
+
+def with_all_fields(saved: dict[str, Any], source: Path) -> dict[str, Any]:
+    """What ``config.json`` says, with the fields that were not there when it was written."""
     try:
-        run.rule, run.seed, run.steps  # noqa: B018  whether they can be read
+        config = TrainConfig.from_dict(saved["config"])
     except (YuriiError, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{place.config_file} is damaged: {error!r:.80}") from None
-    return run
+        raise RunError(f"{source} is damaged: {error!r:.80}") from None
+    return {**saved, "config": config.to_dict()}
+
+
+def read_samples(folder: Path) -> dict[str, Any] | None:
+    """The samples kept in a run's folder."""
+    try:
+        data = json.loads((folder / SAMPLES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) and isinstance(data.get("samples"), list) else None
 
 
 def _nonfinite(path: Path) -> str:

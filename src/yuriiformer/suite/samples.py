@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from yuriiformer.files import write_json
 from yuriiformer.model import sampling as model_sampling
 from yuriiformer.model.generate import stream
 from yuriiformer.runs.folder import RunFolder
+from yuriiformer.suite.results import SAMPLES, read_samples
 
-FILE = "samples.json"
 PROMPT_TOKENS = 8  # of a document of the validation split, where no prompt is given
 
 
@@ -40,8 +39,8 @@ def sample_run(folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ())
     else new ones. ``data`` are other places where the run's data may stand by now."""
     settings = {**asdict(sampling), "prompts": list(sampling.prompts)}
     made_from = {**about(find_checkpoint(folder)), "settings": settings}
-    known = _read(folder.path / FILE)
-    if all(known.get(key) == value for key, value in made_from.items()):
+    known = read_samples(folder.path)
+    if known is not None and all(known.get(key) == made_from[key] for key in made_from):
         return known
     run = open_model(folder.path, data=data)
     prompts = list(sampling.prompts) or _prompts(run.store, run.tokenizer, sampling.count)
@@ -58,7 +57,7 @@ def sample_run(folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ())
         words = run.tokenizer.decode(text[:-1] if ended else text)
         samples.append({"prompt": prompt, "text": words, "ended": ended})
     made = {**made_from, "samples": samples}
-    write_json(folder.path / FILE, made)
+    write_json(folder.path / SAMPLES, made)
     return made
 
 
@@ -70,19 +69,17 @@ def samples_of(
         made = sample_run(folder, sampling, data)
     except (YuriiError, OSError) as error:
         return [], f"no sample: {error}"
+    return shown(made)
+
+
+def shown(made: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """Kept samples, and a line on how they were made."""
+    how = made["settings"]
     note = (
         f"{made['checkpoint']} checkpoint, step {made['step']:,}; temperature "
-        f"{sampling.temperature:g}, top-k {sampling.top_k}, seed {sampling.seed}"
+        f"{how['temperature']:g}, top-k {how['top_k']}, seed {how['seed']}"
     )
     return made["samples"], note
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) and isinstance(data.get("samples"), list) else {}
 
 
 def _prompts(store: TokenStore, tokenizer: Tokenizer, count: int) -> list[str]:

@@ -85,6 +85,21 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
+def one_sided(differences: Sequence[float], bound: float) -> float | None:
+    """p of the t test that the mean lies below ``bound`` and not at or above it; None with fewer
+    than two. Two of them, one for each side, show that a difference is smaller than a bound."""
+    from scipy import stats  # noqa: PLC0415
+
+    n = len(differences)
+    if n < 2:
+        return None
+    spread = float(np.std(differences, ddof=1))
+    off = math.fsum(differences) / n - bound
+    if spread == 0:
+        return 0.0 if off < 0 else 1.0
+    return float(stats.t.cdf(off * math.sqrt(n) / spread, n - 1))
+
+
 def detectable(differences: Sequence[float], comparisons: int = 1) -> float | None:
     """The smallest true mean that n differences with this spread show with probability 0.8, among
     so many comparisons (at the level of Holm's first step, the strictest)."""

@@ -6,7 +6,9 @@ runs on, and the run's habits. All but the habits can change a number that comes
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -202,11 +204,14 @@ class TrainConfig:
 
 
 def read_config(path: Path) -> TrainConfig:
-    """From a file: a configuration alone, or a run's ``config.json`` with one in it."""
+    """From a file: a configuration alone, a run's ``config.json`` or an archived run, which have
+    one in them."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        raw = path.read_bytes()
+        data = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    except (OSError, EOFError, zlib.error) as error:
+        said = getattr(error, "strerror", None) or one_line(error)
+        raise ConfigError(f"{path} cannot be read: {said}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON: {one_line(error)}") from None
     if not isinstance(data, dict):

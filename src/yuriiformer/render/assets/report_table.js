@@ -72,7 +72,7 @@ const reportResults = ({ payload }) => {
       return { ...row, points: (row.points || []).filter((p) => p !== null), name: label, style,
         about: `${label}: ${loss(row.mean)}${interval}, ${seeds}` };
     });
-    if (!rows.length) return empty("No run has a final validation loss yet.");
+    if (!rows.length) return empty("No run has finished yet.");
     const reference = rows.find((row) => row.arm === g.baseline)?.mean ?? null;
     let drawn = 0;
     // Drawn for the width it has, so that its text keeps its size.
@@ -80,7 +80,7 @@ const reportResults = ({ payload }) => {
       if (!host.clientWidth || host.clientWidth === drawn) return;
       drawn = host.clientWidth;
       Intervals.intervalChart(host, rows, { reference, text: loss,
-        about: "Final validation loss of each arm, best first" });
+        about: `${g.metric} validation loss of each arm, best first` });
     }).observe(host);
     return host;
   }
@@ -93,7 +93,7 @@ const reportResults = ({ payload }) => {
       g.table.rows.length ? table(g.table, arms, title) : empty("No arm has results yet."),
       g.tables_extra.map((extra) => [el("h3", {}, extra.title),
         el("p", { class: "note" }, extra.note), table(extra, arms, extra.title)]),
-      el("h3", {}, "Final validation loss"),
+      el("h3", {}, `${g.metric} validation loss`),
       el("p", { class: "note" }, "Filled: the mean over seeds, with its 95 % interval where there "
         + "is one. Open: each seed. Dashed: the baseline’s mean."),
       ranking(g, arms)));

@@ -1,0 +1,49 @@
+"""``yurii archive``: a suite's results in a small folder that needs no runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.errors import ConfigError, RunError
+from yuriiformer.suite.archive import write_archive
+from yuriiformer.suite.folder import SuiteFolder
+from yuriiformer.suite.record import read_suite
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of ``yurii archive``."""
+
+    folders: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """The suite, and the archive to write or to add to: SUITE ARCHIVE."""
+
+
+DESCRIPTION = (
+    "Keep what a suite came to without its runs: configurations with the rules' text, versions, "
+    "the data's identity, every validation, training curves, coefficients, the study. JSON and "
+    "gzip, checksummed, at most 100 kB per run. Given again, it adds what has finished since. "
+    "'yurii report ARCHIVE' makes the report from it, and 'yurii train --config "
+    "ARCHIVE/runs/ARM/seed-0.json.gz' repeats a run."
+)
+
+
+def run(arguments: list[str]) -> int:
+    """``yurii archive SUITE ARCHIVE``"""
+    flags = parse_flags("yurii archive", Flags(), arguments, DESCRIPTION)
+    if len(flags.folders) != 2:
+        raise ConfigError("two folders are needed: yurii archive SUITE ARCHIVE")
+    suite, out = SuiteFolder(flags.folders[0]), flags.folders[1]
+    if not suite.exists:
+        raise ConfigError(f"no suite in {str(suite.path)!r}: it has no suite.json")
+    try:
+        written = write_archive(read_suite(suite), out)
+    except OSError as error:
+        raise RunError(f"the archive cannot be written to {out}: {error}") from None
+    left = f", {written.left} not finished and left for later" if written.left else ""
+    print(f"{out}: {written.added} runs added, {written.known} there already{left}")
+    print(f"look at it with: yurii report {out}")
+    return 0

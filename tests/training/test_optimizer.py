@@ -157,6 +157,57 @@ def test_rates_and_decays():
         )
 
 
+def test_adamw_for_everything_is_torchs_over_all_parameters():
+    """One step more than once, against AdamW called by hand with the recipe's rates and decays."""
+    recipe = Recipe(steps=10, warmup=0, final_lr=1.0, matrices="adamw", matrix_lr=1e-3)
+    ours, theirs = tiny(seed=1), tiny(seed=1)
+    optimizer = Optimizer(ours, recipe)
+    assert optimizer.muon is None
+    decayed = {"matrices": 0.1, "embeddings": 0.1, "norms": 0.0, "coefficients": 0.0}
+    rates = {"matrices": 1e-3, "embeddings": 6e-4, "norms": 6e-4, "coefficients": 3e-3}
+    names = dict(theirs.named_parameters())
+    reference = torch.optim.AdamW(
+        [{"params": [names[n] for n in group.names], "lr": rates[group.kind],
+          "weight_decay": decayed[group.kind]} for group in parameter_groups(theirs)],
+        betas=(0.9, 0.95), eps=1e-8,
+    )  # fmt: skip
+    for number in range(3):
+        ids = torch.randint(29, (2, 8), generator=torch.Generator().manual_seed(number))
+        for model, each in ((ours, optimizer), (theirs, reference)):
+            each.zero_grad()
+            model(ids, ids).backward()
+        assert optimizer.set_rates(number) == {"matrices": 1e-3, "adamw": 6e-4}
+        optimizer.step()
+        reference.step()
+    for name, p in ours.named_parameters():
+        torch.testing.assert_close(p, names[name], rtol=0, atol=1e-6)
+    state = optimizer.state_tensors()
+    assert not [name for name in state if name.startswith("muon/")]
+    moments = sum(t.nbytes for name, t in state.items() if not name.endswith("/step"))
+    assert optimizer.state_bytes() == moments
+    again = Optimizer(tiny(seed=1), recipe)
+    again.load_state_tensors(state)
+    assert again.state_tensors().keys() == state.keys()
+
+
+def test_state_bytes_are_those_of_the_state():
+    model = tiny()
+    optimizer = Optimizer(model, Recipe())
+    ids = torch.zeros(2, 8, dtype=torch.int64)
+    model(ids, ids).backward()
+    optimizer.step()
+    state = optimizer.state_tensors().items()
+    assert optimizer.state_bytes() == sum(t.nbytes for n, t in state if not n.endswith("/step"))
+
+
+def test_the_rate_of_matrices_is_adamws_unless_said():
+    assert Recipe(matrices="adamw", adamw_lr=0.003).matrix_peak == 0.003
+    with pytest.raises(ConfigError, match="matrix_lr is for matrices=adamw"):
+        Recipe(matrix_lr=0.1)
+    with pytest.raises(ConfigError, match="not one of muon, adamw"):
+        Recipe(matrices="sgd")
+
+
 def test_warmup_is_a_tenth_unless_said():
     assert Recipe(steps=30_000).warmup_steps == 3_000
     assert lr_factor(0, steps=5, warmup=0, final=0.1) == 1.0

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from yuriiformer.errors import ConfigError, RunError
-from yuriiformer.files import sha256_of_json, write_bytes, write_json
+from yuriiformer.files import write_bytes, write_text
 from yuriiformer.suite.downstream import TaskScore
 from yuriiformer.suite.record import Entry, SuiteRecord
 from yuriiformer.suite.results import Curves, Run, with_all_fields
@@ -30,6 +30,7 @@ from yuriiformer.suite.study import grown
 
 FORMAT = 1
 ARCHIVE = "archive.json"
+ZEROS = "0" * 64
 MOST = 2000  # points of a training curve
 MOMENTS = 60  # of the coefficients
 LATER = "had not finished when it was archived"
@@ -74,9 +75,8 @@ def write_archive(record: SuiteRecord, folder: Path) -> Written:
     for name, each in listed.items():
         if each["file"] is not None:
             _bytes(folder, name, each)  # whole, also those that were there before
-    content = {"format": FORMAT, "definition": definition, "runs": listed}
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / ARCHIVE, {**content, "sha256": sha256_of_json(content)})
+    _save(folder, {"format": FORMAT, "definition": definition, "runs": listed})
     return Written(added, known, left)
 
 
@@ -90,12 +90,23 @@ def read_archive(folder: Path) -> SuiteRecord:
     return SuiteRecord(folder, content["definition"], entries)
 
 
+def _save(folder: Path, content: Mapping[str, Any]) -> None:
+    """With the checksum of its own bytes, in which the checksum itself is zeros."""
+    blank = json.dumps({"sha256": ZEROS, **content}, indent=1, ensure_ascii=False) + "\n"
+    write_text(folder / ARCHIVE, blank.replace(ZEROS, _sum(blank.encode()), 1))
+
+
+def _sum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def _load(folder: Path) -> dict[str, Any]:
     path = folder / ARCHIVE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        told = data.pop("sha256")
-        if sha256_of_json(data) != told:
+        raw = path.read_bytes()
+        data = json.loads(raw)
+        told = str(data.pop("sha256"))
+        if _sum(raw.replace(told.encode(), ZEROS.encode(), 1)) != told:
             raise RunError(f"{path} is damaged: its checksum does not fit")
         if data["format"] != FORMAT:
             raise RunError(f"{path} has format {data['format']!r}; this version reads {FORMAT}")
@@ -173,7 +184,7 @@ def _store(folder: Path, entry: Entry, run: Run) -> dict[str, Any]:
         **_listed(entry),
         "finished": run.finished,
         "file": path.as_posix(),
-        "sha256": hashlib.sha256(data).hexdigest(),
+        "sha256": _sum(data),
     }
 
 
@@ -209,8 +220,7 @@ def _content(run: Run) -> dict[str, Any]:
         "val_step": curves.val_step.tolist(),
         "val_loss": _texts(curves.val_loss),
         "exact": None if curves.exact is None else [curves.exact[0], *_texts([curves.exact[1]])],
-        "coefficients": [[curves.coefficients[i][0], _layers(curves.coefficients[i][1])]
-                         for i in moments],
+        **_coefficients([curves.coefficients[i] for i in moments]),
     }  # fmt: skip
     return {
         **saved,
@@ -243,9 +253,28 @@ def _texts(values: Any) -> list[Any]:
     return [float(v) if math.isfinite(v) else str(float(v)) for v in values]
 
 
-def _layers(values: Mapping[str, Sequence[float]]) -> dict[str, list[Any]]:
-    """Coefficients are float32: nine digits are all there is of them."""
-    return {name: _texts([float(f"{v:.9g}") for v in layers]) for name, layers in values.items()}
+Moments = Sequence[tuple[int, Mapping[str, Sequence[float]]]]
+
+
+def _coefficients(moments: Moments) -> dict[str, Any]:
+    """Of float32 numbers, as coefficients are, nine digits tell all."""
+    numbers = np.array([v for _, values in moments for layers in values.values() for v in layers])
+    single = bool(np.array_equal(numbers.astype(np.float32), numbers, equal_nan=True))
+    kept = [
+        (step, {name: _texts(float(f"{v:.9g}") if single else v for v in layers)
+                for name, layers in values.items()})
+        for step, values in moments
+    ]  # fmt: skip
+    return {"coefficients": kept, "coefficients_float32": single}
+
+
+def _restored(records: Mapping[str, Any]) -> list[tuple[int, dict[str, list[float]]]]:
+    kind = np.float32 if records["coefficients_float32"] else np.float64
+    return [
+        (step, {name: np.array([float(v) for v in layers], dtype=kind).tolist()
+                for name, layers in values.items()})
+        for step, values in records["coefficients"]
+    ]  # fmt: skip
 
 
 def _bytes(folder: Path, name: str, listed: Mapping[str, Any]) -> bytes:
@@ -255,7 +284,7 @@ def _bytes(folder: Path, name: str, listed: Mapping[str, Any]) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}; it holds {name}") from None
-    if hashlib.sha256(data).hexdigest() != listed["sha256"]:
+    if _sum(data) != listed["sha256"]:
         raise RunError(f"{path} is damaged: its checksum does not fit; it holds {name}")
     return data
 
@@ -277,10 +306,8 @@ def _run(folder: Path, name: str, listed: Mapping[str, Any]) -> Run:
         val_loss=columns["val_loss"],
         exact=None if exact is None else (int(exact[0]), float(exact[1])),
         median_speed=records["median_tokens_per_second"],
-        coefficients=[(step, {name: [float(np.float32(v)) for v in layers]
-                              for name, layers in values.items()})
-                      for step, values in records["coefficients"]],
-    )  # fmt: skip
+        coefficients=_restored(records),
+    )
     scores = [TaskScore(**each) for each in data["scores"]]
     return Run(
         path,

@@ -195,9 +195,37 @@ def test_the_training_page(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_the_comparing_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    run_commands(blocks("docs/comparing.md", "console")[0].splitlines())
+    first, study, archive = blocks("docs/comparing.md", "console")
+    run_commands(first.splitlines())
     assert "ends lowest" in capsys.readouterr().out
     assert Path("suite/report/report.html").exists()
+    Path("study.toml").write_text(blocks("docs/comparing.md", "toml")[0])
+    run_commands(study.splitlines())
+    assert "Momentum ends lower than gradient descent" in capsys.readouterr().out
+    run_commands(archive.splitlines())
+    [report] = re.findall(r"`(yurii train --config archived\S+ .*?)`",
+                          (ROOT / "docs/comparing.md").read_text().replace("\n", " "))  # fmt: skip
+    run_commands([report])
+    again, first = (_records(path) for path in ("again", "study/runs/gd/seed-0"))
+    assert again == first
+
+
+def _records(run: str) -> list[dict]:
+    from yuriiformer.runs.metrics import read_metrics
+
+    records = read_metrics(Path(run) / "metrics.jsonl")
+    return [{k: v for k, v in record.items() if k != "timing"} for record in records]
+
+
+def test_the_study_on_the_comparing_page(tmp_path):
+    """Its file is one, with the arms that the page speaks of."""
+    from yuriiformer.suite.study import read_study
+
+    path = tmp_path / "study.toml"
+    path.write_text(blocks("docs/comparing.md", "toml")[0], encoding="utf-8")
+    labels = [arm.label for arm in read_study(path).arms]
+    assert "table, muon_lr=0.02" in labels
+    assert len(labels) == 5
 
 
 @pytest.mark.slow

@@ -30,14 +30,14 @@ from typing import Any
 import torch
 
 import yuriiformer as yf
+from yuriiformer.config import Habits, Recipe, TrainConfig, Validation
 from yuriiformer.data.prepare import Settings, prepare
 from yuriiformer.data.sources import Tales
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training.batches import MicroBatch
-from yuriiformer.training.config import Habits, Recipe, TrainConfig, Validation
-from yuriiformer.training.distributed import Team, choose_device
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import PRESETS, preset
+from yuriiformer.training.processes import Team, choose_device
 from yuriiformer.training.session import train
 from yuriiformer.training.step import train_step
 

@@ -22,8 +22,8 @@ SIZES = {  # layers, heads, width, vocabulary, context, micro-batch
 
 
 def configuration(size: str, rule: str, *, recompute: bool):
+    from yuriiformer.config import Machine, Recipe, TrainConfig
     from yuriiformer.model.config import ModelConfig
-    from yuriiformer.training.config import Machine, Recipe, TrainConfig
 
     layers, heads, width, vocabulary, context, micro = SIZES[size]
     model = ModelConfig(rule, layers, heads, width, vocabulary, context=context)
@@ -43,10 +43,10 @@ def measure(size: str, rule: str, *, recompute: bool) -> dict[str, float]:
     """Real steps through the package's own step; run in a fresh process."""
     import torch
 
-    from yuriiformer.analysis.memory import build
+    from yuriiformer.planning.memory import build
     from yuriiformer.training.batches import MicroBatch
-    from yuriiformer.training.distributed import Team
     from yuriiformer.training.optimizer import Optimizer
+    from yuriiformer.training.processes import Team
     from yuriiformer.training.step import train_step
 
     def steps(config, count: int) -> None:
@@ -92,7 +92,7 @@ def main() -> None:
         return
     import torch
 
-    from yuriiformer.analysis.memory import simulate
+    from yuriiformer.planning.memory import simulate
 
     print(f"{o.rule}, float32, peak of a training step in MiB")
     print(f"{'size':<8} {'recompute':<9} {'predicted':>9} {'measured':>9} {'ratio':>6}")

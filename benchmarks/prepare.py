@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from yuriiformer.data.tales import story
+from yuriiformer.data.tales.grammar import story
 
 PLAIN = """
 import json, sys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from yuriiformer.data.tales import story
+from yuriiformer.data.tales.grammar import story
 
 STORIES = 20_000
 

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import yuriiformer as yf
-from yuriiformer.training.plan import saved_bytes
+from yuriiformer.costs.plan import saved_bytes
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Pairs = list[tuple[str, str]]

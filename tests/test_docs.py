@@ -14,7 +14,7 @@ import zstandard
 import yuriiformer as yf
 from tests.methods.worlds import World
 from tests.model.tiny import memorise, tiny, tokens
-from yuriiformer.data import tales
+from yuriiformer.data.tales import grammar as tales
 from yuriiformer.model import oracles as registry
 
 ROOT = Path(__file__).parents[1]
@@ -219,7 +219,7 @@ def _records(run: str) -> list[dict]:
 
 def test_the_study_on_the_comparing_page(tmp_path):
     """Its file is one, with the arms that the page speaks of."""
-    from yuriiformer.suite.study import read_study
+    from yuriiformer.comparison.study import read_study
 
     path = tmp_path / "study.toml"
     path.write_text(blocks("docs/comparing.md", "toml")[0], encoding="utf-8")

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from yuriiformer.analysis.trace import trace as trace
+    from yuriiformer.config import TrainConfig as TrainConfig
     from yuriiformer.data.order import BatchOrder as BatchOrder
     from yuriiformer.data.store import TokenStore as TokenStore
     from yuriiformer.data.tokenizers import gpt2_tokenizer as gpt2_tokenizer
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from yuriiformer.model.model import YuriiFormer as YuriiFormer
     from yuriiformer.model.oracles import OraclePair as OraclePair
     from yuriiformer.model.oracles import register_oracles as register_oracles
-    from yuriiformer.training.config import TrainConfig as TrainConfig
+    from yuriiformer.tracing.recorder import trace as trace
     from yuriiformer.training.muon import Muon as Muon
     from yuriiformer.training.presets import preset as preset
     from yuriiformer.training.session import train as train
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "analysis.trace": ("trace",),
+    "tracing.recorder": ("trace",),
     "data.order": ("BatchOrder",),
     "data.store": ("TokenStore",),
     "data.tokenizers": ("gpt2_tokenizer",),
@@ -49,7 +49,7 @@ _HOME = {
     "model.files": ("load_model", "save_model"),
     "model.model": ("YuriiFormer",),
     "model.oracles": ("OraclePair", "register_oracles"),
-    "training.config": ("TrainConfig",),
+    "config": ("TrainConfig",),
     "training.muon": ("Muon",),
     "training.presets": ("preset",),
     "training.session": ("train",),

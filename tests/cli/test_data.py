@@ -13,7 +13,7 @@ import pytest
 
 import yuriiformer as yf
 from yuriiformer.cli.main import main
-from yuriiformer.data.tales import entropy_per_story, story
+from yuriiformer.data.tales.grammar import entropy_per_story, story
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from tests.evaluation.items import made_up
 from tests.training.corpora import tales as tales_bpe
 from tests.training.runs import small, tales
 from yuriiformer.cli import evaluate
+from yuriiformer.comparison.paper import TASKS, paper_downstream, paper_references
 from yuriiformer.data.store import TokenStore
+from yuriiformer.evaluation.text import PAPER_NAMES, tasks_text
 from yuriiformer.evaluation.validation import text_bytes
-from yuriiformer.render.evaluation import PAPER_NAMES, tasks_text
-from yuriiformer.suite.paper import TASKS, paper_downstream, paper_references
 from yuriiformer.training.session import train
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import yuriiformer as yf
-from yuriiformer.analysis.lab import default_rules
 from yuriiformer.cli.main import main
+from yuriiformer.lab.run import default_rules
 
 OWN = '''
 equations = """

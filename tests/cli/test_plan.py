@@ -8,9 +8,9 @@ import pytest
 
 import yuriiformer as yf
 from tests.training.corpora import tales
-from yuriiformer.analysis.devices import table
 from yuriiformer.cli import plan
 from yuriiformer.cli.main import main
+from yuriiformer.planning.devices import table
 
 SMALL = ("--preset", "tales-tiny", "--n-layer", "1", "--vocab-size", "128", "--sequences", "4",
          "--micro-batch", "2")  # fmt: skip

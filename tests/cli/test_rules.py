@@ -130,7 +130,7 @@ def test_a_terminal_without_greek_letters():
 
 def test_a_missing_drawing_package_is_named(monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "yuriiformer.render.diagram", raising=False)
+    monkeypatch.delitem(sys.modules, "yuriiformer.methods.drawing.diagram", raising=False)
     assert main(["rules", "diagram", "gd-euler", "-o", str(tmp_path / "a.svg")]) == 2
     assert "pip install 'yuriiformer[cli,data,report,hf,eval]'" in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ import torch
 from tests.training.runs import corpus, small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.data.prepare import Settings
-from yuriiformer.evaluation.opening import open_model
+from yuriiformer.runs.opening import open_model
 from yuriiformer.training.session import train
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import yuriiformer as yf
-from yuriiformer.data.mixing import hash_words, uniform
+from yuriiformer.data.hashing import hash_words, uniform
 from yuriiformer.data.order import permute, validation_starts
 from yuriiformer.errors import DataError
 

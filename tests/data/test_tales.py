@@ -11,9 +11,10 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from yuriiformer.data import tales, tales_tree
-from yuriiformer.data.tales_tree import Choice, Draw, Use
-from yuriiformer.data.tales_words import POOLS
+from yuriiformer.data.tales import grammar as tales
+from yuriiformer.data.tales import tree as tales_tree
+from yuriiformer.data.tales.tree import Choice, Draw, Use
+from yuriiformer.data.tales.words import POOLS
 from yuriiformer.errors import YuriiError
 
 COUNT = 10_000

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from yuriiformer.data import tales
+from yuriiformer.data.tales import grammar as tales
 from yuriiformer.data.tokenizers import TrainedBPE
 
 

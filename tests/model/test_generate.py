@@ -8,8 +8,8 @@ import torch
 import yuriiformer as yf
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Query
-from yuriiformer.model.cache import places
 from yuriiformer.model.generate import Predictor, generate, stream, window_start
+from yuriiformer.model.kv_cache import places
 from yuriiformer.model.sampling import Sampling
 
 GREEDY = Sampling(temperature=0)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.training.corpora import corpus
+from yuriiformer.config import TrainConfig
 from yuriiformer.data.prepare import Settings
 from yuriiformer.errors import RunError
 from yuriiformer.runs.metrics import read_metrics
-from yuriiformer.training.config import TrainConfig
 from yuriiformer.training.presets import preset
 
 RULE = "nesterov-lie-trotter"

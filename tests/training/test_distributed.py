@@ -36,8 +36,8 @@ from yuriiformer.errors import DataError
 from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.training import muon
 from yuriiformer.training.batches import Batches
-from yuriiformer.training.distributed import Team
 from yuriiformer.training.muon import Muon
+from yuriiformer.training.processes import Team
 from yuriiformer.training.session import train
 
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
@@ -45,7 +45,7 @@ RULES = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
 # Several runs, one after the other, in one team of processes.
 SCRIPT = """
 import json, sys
-from yuriiformer.training.config import TrainConfig
+from yuriiformer.config import TrainConfig
 from yuriiformer.training.session import train
 for config, data, out in json.load(open(sys.argv[1])):
     train(TrainConfig.from_dict(config), data, out)

@@ -10,11 +10,11 @@ import pytest
 from tests.training.runs import small, tales
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
-from yuriiformer.evaluation.opening import open_model
 from yuriiformer.evaluation.validation import exact_loss
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import read_metrics
-from yuriiformer.suite.results import read_run
+from yuriiformer.runs.opening import open_model
+from yuriiformer.runs.run import read_run
 from yuriiformer.training.session import dry_run, train
 
 

@@ -9,11 +9,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import yuriiformer as yf
 from yuriiformer.methods.catalog import paper
 from yuriiformer.model.context import Context
+from yuriiformer.model.precision import autocast
 from yuriiformer.training.batches import MicroBatch
-from yuriiformer.training.distributed import Team
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.precision import autocast
 from yuriiformer.training.presets import preset
+from yuriiformer.training.processes import Team
 from yuriiformer.training.step import accumulate
 
 CPU = torch.device("cpu")

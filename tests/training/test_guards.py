@@ -14,6 +14,7 @@ import yuriiformer as yf
 from tests.model.tiny import tiny, tokens
 from tests.training.corpora import tales
 from yuriiformer.cli.main import main
+from yuriiformer.config import TrainConfig, Validation
 from yuriiformer.errors import NonFiniteError
 from yuriiformer.evaluation.loss import total_loss
 from yuriiformer.model import oracles as registry
@@ -22,7 +23,6 @@ from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training import loop
 from yuriiformer.training.coefficients import coefficient_record, saturated
-from yuriiformer.training.config import TrainConfig, Validation
 from yuriiformer.training.presets import preset
 from yuriiformer.training.step import StepResult
 

@@ -10,13 +10,13 @@ import torch
 
 import yuriiformer as yf
 from tests.training.corpora import tales
+from yuriiformer.config import Recipe
 from yuriiformer.methods.catalog import paper
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training.batches import MicroBatch
-from yuriiformer.training.config import Recipe
-from yuriiformer.training.distributed import Team
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import preset
+from yuriiformer.training.processes import Team
 from yuriiformer.training.step import train_step
 
 CPU = Team(0, 1, torch.device("cpu"))

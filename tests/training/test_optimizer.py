@@ -10,9 +10,9 @@ import torch
 import yuriiformer as yf
 from tests.model.tiny import EVERY, tiny
 from tests.training.reference import newton_schulz, rate
+from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
-from yuriiformer.training.config import Recipe
-from yuriiformer.training.groups import parameter_groups
+from yuriiformer.model.groups import parameter_groups
 from yuriiformer.training.muon import Muon, orthogonalize, update_scale
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.schedule import lr_factor

@@ -10,9 +10,9 @@ import torch
 import yuriiformer as yf
 from tests.model.tiny import tiny, tokens
 from tests.training.corpora import tales
+from yuriiformer.costs.plan import kept_bytes, make_plan, saved_bytes
 from yuriiformer.training.corpus import fill_vocabulary
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.plan import kept_bytes, make_plan, saved_bytes
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.state import Saver
 

@@ -14,11 +14,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 import yuriiformer as yf
 from tests.training.reference import Longhand
+from yuriiformer.config import Machine, Recipe, TrainConfig, Validation
 from yuriiformer.data.store import TokenStore
 from yuriiformer.training.batches import Batches
-from yuriiformer.training.config import Machine, Recipe, TrainConfig, Validation
-from yuriiformer.training.distributed import Team
 from yuriiformer.training.optimizer import Optimizer
+from yuriiformer.training.processes import Team
 from yuriiformer.training.step import train_step
 
 CPU = torch.device("cpu")

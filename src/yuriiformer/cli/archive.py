@@ -8,10 +8,10 @@ from pathlib import Path
 import tyro
 
 from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.comparison.archive import write_archive
+from yuriiformer.comparison.folder import SuiteFolder
+from yuriiformer.comparison.record import read_suite
 from yuriiformer.errors import ConfigError, RunError
-from yuriiformer.suite.archive import write_archive
-from yuriiformer.suite.folder import SuiteFolder
-from yuriiformer.suite.record import read_suite
 
 
 @dataclass(frozen=True)

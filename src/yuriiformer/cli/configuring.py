@@ -7,10 +7,10 @@ from dataclasses import field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_type_hints
 
+from yuriiformer.config import TrainConfig, read_config
 from yuriiformer.errors import ConfigError
 from yuriiformer.methods.references import get_rule
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.training.config import TrainConfig, read_config
 from yuriiformer.training.presets import preset
 
 RULE = ModelConfig().update.name

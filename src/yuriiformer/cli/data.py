@@ -8,8 +8,8 @@ from pathlib import Path
 import tyro
 
 from yuriiformer.cli.parsing import parse_command
+from yuriiformer.data.show import describe_store, plot_counts, samples, store_text
 from yuriiformer.data.store import TokenStore
-from yuriiformer.render.data import describe_store, plot_counts, samples, store_text
 
 
 def show(

@@ -17,11 +17,12 @@ import tyro
 
 from yuriiformer import __version__
 from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.comparison.paper import paper_downstream, paper_preset, paper_references
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError, RunError, YuriiError
 from yuriiformer.evaluation.local_tasks import TaskSpec, local_task, parse_tasks
-from yuriiformer.evaluation.opening import about, find_checkpoint, find_data
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
+from yuriiformer.evaluation.text import tasks_text, validation_text
 from yuriiformer.evaluation.validation import (
     BITS_PER_BYTE,
     as_trained,
@@ -33,12 +34,11 @@ from yuriiformer.files import sha256, write_json
 from yuriiformer.methods.catalog import paper
 from yuriiformer.model.files import CONFIG, WEIGHTS, load_model
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.render.evaluation import tasks_text, validation_text
 from yuriiformer.runs.checkpoint import Checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import read_metrics
-from yuriiformer.suite.paper import paper_downstream, paper_preset, paper_references
-from yuriiformer.training.distributed import choose_device
+from yuriiformer.runs.opening import about, find_checkpoint, find_data
+from yuriiformer.training.processes import choose_device
 
 Result = dict[str, Any]
 SEQUENCES = 4800  # of a validation, where no run says: the paper's

@@ -13,7 +13,7 @@ from yuriiformer.cli.folders import check_folder
 from yuriiformer.cli.parsing import parse_command
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_text
-from yuriiformer.render.lab import lab_text
+from yuriiformer.lab.text import lab_text
 
 if TYPE_CHECKING:
     from yuriiformer.methods.rule import Rule
@@ -72,8 +72,8 @@ def quadratic(
         figures: draw them.
         formats: of the figures.
     """
-    from yuriiformer.analysis.lab import parse_given  # noqa: PLC0415  imports torch
-    from yuriiformer.analysis.lab_results import QuadraticLab, quadratic_results  # noqa: PLC0415
+    from yuriiformer.lab.results import QuadraticLab, quadratic_results  # noqa: PLC0415
+    from yuriiformer.lab.run import parse_given  # noqa: PLC0415  imports torch
 
     chosen = _chosen(rules, "quadratic", seed)
     if tune and norm:
@@ -126,8 +126,8 @@ def particles(
         figures: draw them.
         formats: of the figures.
     """
-    from yuriiformer.analysis.lab import parse_given  # noqa: PLC0415  imports torch
-    from yuriiformer.analysis.lab_results import ParticleLab, particle_results  # noqa: PLC0415
+    from yuriiformer.lab.results import ParticleLab, particle_results  # noqa: PLC0415
+    from yuriiformer.lab.run import parse_given  # noqa: PLC0415  imports torch
 
     chosen = _chosen(rules, "particles", seed)
     options = ParticleLab(
@@ -146,7 +146,7 @@ def particles(
 
 
 def _chosen(names: tuple[str, ...], problem: str, seed: int) -> list[Rule]:
-    from yuriiformer.analysis.lab import default_rules, named_rules  # noqa: PLC0415
+    from yuriiformer.lab.run import default_rules, named_rules  # noqa: PLC0415
 
     if not 0 <= seed < 2**63:
         raise ConfigError(f"--seed must be a whole number from 0 on, not {seed}")
@@ -163,7 +163,7 @@ def _finish(data: dict[str, Any], out: Path, formats: tuple[Format, ...]) -> Non
         raise RunError(f"{out} cannot be written to: {error.strerror or error}") from None
     written = []
     if formats:
-        from yuriiformer.render.lab_figures import write_lab_figures  # noqa: PLC0415  matplotlib
+        from yuriiformer.lab.figures import write_lab_figures  # noqa: PLC0415  matplotlib
 
         written = write_lab_figures(data, out, formats)
     print(lab_text(data, shutil.get_terminal_size((120, 24)).columns))

@@ -11,11 +11,6 @@ from typing import Any, Literal
 
 import tyro
 
-from yuriiformer.analysis.devices import HERE, Device, find_device, table
-from yuriiformer.analysis.measure import Timing, this_machine, time_step
-from yuriiformer.analysis.memory import Estimate
-from yuriiformer.analysis.parameters import count_parameters
-from yuriiformer.analysis.plan import MFU, Circumstances, make_plan
 from yuriiformer.cli.configuring import (
     RULE,
     Model,
@@ -25,18 +20,23 @@ from yuriiformer.cli.configuring import (
     model_flags,
 )
 from yuriiformer.cli.parsing import parse_flags
-from yuriiformer.data.store import TokenStore
-from yuriiformer.errors import ConfigError
-from yuriiformer.methods.catalog import rules as catalogue
-from yuriiformer.render.plan import device_table, plan_page, plan_table
-from yuriiformer.training.config import (
-    Precision,
+from yuriiformer.config import (
     Recipe,
     TrainConfig,
     Validation,
 )
+from yuriiformer.costs.flops import model_work, muon_work
+from yuriiformer.costs.parameters import count_parameters
+from yuriiformer.data.store import TokenStore
+from yuriiformer.errors import ConfigError
+from yuriiformer.methods.catalog import rules as catalogue
+from yuriiformer.model.config import Precision
+from yuriiformer.planning.devices import HERE, Device, find_device, table
+from yuriiformer.planning.measure import Timing, this_machine, time_step
+from yuriiformer.planning.memory import Estimate
+from yuriiformer.planning.plan import MFU, Circumstances, make_plan
+from yuriiformer.planning.text import device_table, plan_page, plan_table
 from yuriiformer.training.corpus import fill_vocabulary
-from yuriiformer.training.flops import model_work, muon_work
 
 PRESET, DEVICE = "tinystories-small", "h200"
 # Tokens to train on and in all, as the paper and the tokeniser count them.

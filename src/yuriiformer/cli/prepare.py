@@ -17,9 +17,9 @@ from yuriiformer.cli.parsing import parse_command
 from yuriiformer.data.hub import Hub, find_revision
 from yuriiformer.data.partial import Progress
 from yuriiformer.data.prepare import Report, Settings, prepare
+from yuriiformer.data.show import tales_floor
 from yuriiformer.data.sources import Files, Parts, Source, Tales, find_files
 from yuriiformer.errors import DataError
-from yuriiformer.render.data import tales_floor
 
 TINYSTORIES, OPENWEBTEXT = "roneneldan/TinyStories", "Skylion007/openwebtext"
 

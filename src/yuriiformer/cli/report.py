@@ -12,21 +12,21 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from yuriiformer.cli.parsing import command_here, made_now, parse_flags
+from yuriiformer.comparison.archive import is_archive
+from yuriiformer.comparison.collect import collect
+from yuriiformer.comparison.folder import SuiteFolder
+from yuriiformer.comparison.outcomes import Comparison
+from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_text
-from yuriiformer.render.downstream import downstream_latex, downstream_table
-from yuriiformer.render.headline import headline
-from yuriiformer.render.hypotheses import hypothesis_lines, hypothesis_table
-from yuriiformer.render.page import write_page
-from yuriiformer.render.report import Extras, payload
-from yuriiformer.render.results import result_table
-from yuriiformer.render.tables import csv_text, json_text, markdown, plain, whole
-from yuriiformer.render.tables_latex import latex, latex_document, latex_sizes
+from yuriiformer.report.downstream import downstream_latex, downstream_table
+from yuriiformer.report.headline import headline
+from yuriiformer.report.hypotheses import hypothesis_lines, hypothesis_table
+from yuriiformer.report.payload import PAGE, Extras, payload
+from yuriiformer.report.results import result_table
+from yuriiformer.report.tables import csv_text, json_text, markdown, plain, whole
+from yuriiformer.report.tables_latex import latex, latex_document, latex_sizes
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.suite.archive import is_archive
-from yuriiformer.suite.collect import collect
-from yuriiformer.suite.compare import Comparison
-from yuriiformer.suite.folder import SuiteFolder
 
 Format = Literal["png", "svg", "pdf"]
 
@@ -80,7 +80,7 @@ def run(arguments: list[str]) -> int:
         extras = Extras(
             _title(flags, comparisons), made_now(), samples, _commands(flags, arguments)
         )
-        write_page(payload(comparisons, extras), out / "report.html")
+        write_page(PAGE, payload(comparisons, extras), out / "report.html")
         _tables(comparisons, out)
         if flags.figures:
             _figures(flags, comparisons, out)
@@ -98,7 +98,7 @@ def _title(flags: Flags, comparisons: Sequence[Comparison]) -> str:
 
 def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """Of every arm's first run, by its folder."""
-    from yuriiformer.suite.samples import Sampling, samples_of, shown  # noqa: PLC0415  torch
+    from yuriiformer.comparison.samples import Sampling, samples_of, shown  # noqa: PLC0415  torch
 
     sampling = Sampling(
         flags.prompt,
@@ -153,7 +153,7 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
 
 
 def _figures(flags: Flags, comparisons: Sequence[Comparison], out: Path) -> None:
-    from yuriiformer.render.figures import write_figures  # noqa: PLC0415  matplotlib
+    from yuriiformer.report.figures import write_figures  # noqa: PLC0415  matplotlib
 
     folder = out / "figures"
     folder.mkdir(exist_ok=True)

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from yuriiformer.cli.parsing import parse_command
 from yuriiformer.methods.catalog import controls, paper
+from yuriiformer.methods.drawing.listing import describe, full_text, summary_rows
 from yuriiformer.methods.references import get_rule
-from yuriiformer.render.rules import describe, full_text, summary_rows
 
 RuleName = Annotated[
     str,
@@ -88,7 +88,7 @@ def draw_rule(
         rule: which rule.
         out: where to; the ending says in which format.
     """
-    from yuriiformer.render.diagram import draw_rule as draw  # noqa: PLC0415  matplotlib is slow
+    from yuriiformer.methods.drawing.diagram import draw_rule as draw  # noqa: PLC0415  matplotlib is slow
 
     print(draw(get_rule(rule), out))
 

@@ -14,9 +14,9 @@ import tyro
 from yuriiformer.cli.parsing import parse_flags, read_prompt
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import ConfigError
-from yuriiformer.evaluation.opening import Opened, open_model
 from yuriiformer.model.generate import stream
 from yuriiformer.model.sampling import Sampling
+from yuriiformer.runs.opening import Opened, open_model
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,24 @@ import tyro
 
 from yuriiformer.cli import report as report_command
 from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.comparison.arms import (
+    ArmSpec,
+    make_arms,
+    parse_seeds,
+    parse_settings,
+    split_settings,
+)
+from yuriiformer.comparison.cluster import Cluster, cluster
+from yuriiformer.comparison.collect import collect
+from yuriiformer.comparison.display import SuiteDisplay, overall
+from yuriiformer.comparison.folder import Request, RunSpec, SuiteFolder
+from yuriiformer.comparison.progress import Progress
+from yuriiformer.comparison.running import Launch, carry_out, local, printed
+from yuriiformer.comparison.study import Study, read_study
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError, YuriiError
-from yuriiformer.render.results import result_table
-from yuriiformer.render.suite import SuiteDisplay, overall
-from yuriiformer.render.tables import plain
-from yuriiformer.suite.arms import ArmSpec, make_arms, parse_seeds, parse_settings, split_settings
-from yuriiformer.suite.cluster import Cluster, cluster
-from yuriiformer.suite.collect import collect
-from yuriiformer.suite.folder import Request, RunSpec, SuiteFolder
-from yuriiformer.suite.progress import Progress
-from yuriiformer.suite.run import Launch, carry_out, local, printed
-from yuriiformer.suite.study import Study, read_study
+from yuriiformer.report.results import result_table
+from yuriiformer.report.tables import plain
 from yuriiformer.training.corpus import data_identity
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.stop import EXIT_CODE, Stopper

@@ -11,16 +11,16 @@ from typing import Annotated, Any, Literal
 import torch
 import tyro
 
-from yuriiformer.analysis.trace import Trace, trace
-from yuriiformer.analysis.trace_data import KIND, VERSION, run_data
 from yuriiformer.cli.folders import check_folder
 from yuriiformer.cli.parsing import command_here, made_now, parse_flags, read_prompt
 from yuriiformer.data.order import validation_starts
+from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, DataError, InputError, RunError
-from yuriiformer.evaluation.opening import Opened, open_model
 from yuriiformer.files import write_text
-from yuriiformer.render.depth import depth_payload, trace_text
-from yuriiformer.render.page import write_page
+from yuriiformer.runs.opening import Opened, open_model
+from yuriiformer.tracing.data import KIND, VERSION, run_data
+from yuriiformer.tracing.page import PAGE, depth_payload, trace_text
+from yuriiformer.tracing.recorder import Trace, trace
 
 MOST_TOP = 100
 MOST_WORK = 250_000  # tokens times layers: some 50 MB of numbers
@@ -174,7 +174,7 @@ def _write(flags: Flags, found: dict[str, Any], arguments: Sequence[str]) -> Non
     try:
         out.mkdir(parents=True, exist_ok=True)
         write_text(out / "trace.json", json.dumps(found, ensure_ascii=False, allow_nan=False))
-        write_page(payload, out / "depth.html", kind="depth")
+        write_page(PAGE, payload, out / "depth.html")
     except OSError as error:
         raise RunError(f"the trace cannot be written to {out}: {error}") from None
     for each in found["runs"]:

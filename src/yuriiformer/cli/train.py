@@ -20,17 +20,17 @@ from yuriiformer.cli.configuring import (
     model_flags,
 )
 from yuriiformer.cli.parsing import parse_flags
-from yuriiformer.errors import ConfigError
-from yuriiformer.render.training import Display, plan_text
-from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training.config import (
+from yuriiformer.config import (
     Habits,
     Machine,
     Recipe,
     TrainConfig,
     Validation,
 )
-from yuriiformer.training.plan import Plan
+from yuriiformer.costs.plan import Plan
+from yuriiformer.errors import ConfigError
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.training.display import Display, plan_text
 from yuriiformer.training.resume import stored_config
 from yuriiformer.training.session import Result, dry_run, train
 from yuriiformer.training.state import State

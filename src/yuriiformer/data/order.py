@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from yuriiformer.data.mixing import Words, hash_words, mix
+from yuriiformer.data.hashing import Words, hash_words, mix
 from yuriiformer.errors import DataError
 
 Starts = NDArray[np.int64]

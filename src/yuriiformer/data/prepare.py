@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 import yuriiformer
-from yuriiformer.data.mixing import hash_words, uniform
+from yuriiformer.data.hashing import hash_words, uniform
 from yuriiformer.data.partial import SPLITS, Partial, Progress, Tally
 from yuriiformer.data.records import ChunkReader
 from yuriiformer.data.sources import Chunk, Source, Split

@@ -40,7 +40,7 @@ class ChunkReader:
             for number, value in enumerate(chunk.payload, chunk.before + 1):
                 yield self._checked(value, chunk.column, f"{chunk.path}, row {number}")
         else:
-            from yuriiformer.data.tales import story  # noqa: PLC0415
+            from yuriiformer.data.tales.grammar import story  # noqa: PLC0415
 
             for index in range(chunk.first, chunk.first + chunk.count):
                 yield story(chunk.payload, index)

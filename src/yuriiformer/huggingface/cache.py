@@ -16,7 +16,7 @@ from torch import Tensor
 
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Program, Query
-from yuriiformer.model.cache import places
+from yuriiformer.model.kv_cache import places
 
 
 class Slot:

@@ -15,7 +15,6 @@ from transformers.utils import logging
 
 from yuriiformer.data.tokenizers import Tokenizer, load_tokenizer, trained_size
 from yuriiformer.errors import DataError, ModelFileError, RunError
-from yuriiformer.evaluation.opening import find_data
 from yuriiformer.files import replace_folder, sync
 from yuriiformer.huggingface.card import model_card
 from yuriiformer.huggingface.config import YuriiFormerConfig
@@ -25,6 +24,7 @@ from yuriiformer.model.files import load_model, unwrap
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, read_checkpoint
 from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.opening import find_data
 
 CARD = "README.md"
 FILES = {

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from yuriiformer.methods.interpreter import LAYER_NORM_EPS, Observer, run_program
 from yuriiformer.methods.passes import Program
-from yuriiformer.model.cache import Memories
 from yuriiformer.model.coefficients import Coefficients
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
+from yuriiformer.model.kv_cache import Memories
 from yuriiformer.model.oracles import OraclePair
 
 

@@ -15,6 +15,7 @@ from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
 
 Gelu = Literal["exact", "tanh"]
+Precision = Literal["auto", "float32", "bfloat16"]
 VelocityNorm = Literal["shared", "separate"]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from yuriiformer.model.cache import Memory
+from yuriiformer.model.kv_cache import Memory
 
 
 @dataclass(frozen=True)

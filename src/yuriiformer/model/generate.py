@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from yuriiformer.errors import InputError
-from yuriiformer.model.cache import Cache, places
 from yuriiformer.model.context import Context
+from yuriiformer.model.kv_cache import Cache, places
 from yuriiformer.model.oracles import oracle_pair
 from yuriiformer.model.sampling import Sampling, generators
 

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from yuriiformer.config import TrainConfig
 from yuriiformer.data.order import BatchOrder, exact_windows, validation_starts
 from yuriiformer.data.sources import Split
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
 from yuriiformer.evaluation.loss import Batch
-from yuriiformer.training.config import TrainConfig
-from yuriiformer.training.distributed import Team
+from yuriiformer.training.processes import Team
 
 
 @dataclass(frozen=True)

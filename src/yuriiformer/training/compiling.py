@@ -6,9 +6,9 @@ import shutil
 
 import torch
 
+from yuriiformer.config import Compile
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.training.config import Compile
 
 # Compilation takes about half a minute on a CPU and gains some 5 %: it pays for runs of more than
 # some ten minutes at 100 GFLOP/s (benchmarks/training_step.py measures both).

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from yuriiformer.config import TrainConfig
 from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import GPT2, padded
-from yuriiformer.training.config import TrainConfig
 
 LOOK = 1_000_000  # tokens of a file that does not say its vocabulary
 CHARACTERS = 1024  # more ids than a vocabulary of characters has

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+from yuriiformer.config import TrainConfig
 from yuriiformer.errors import ConfigError, one_line
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Record
-from yuriiformer.training.config import TrainConfig
 
 Say = Callable[[str], None]
 GROUPS = {"loss": "loss/train", "val_loss": "loss/validation", "exact_loss": "loss/exact"}

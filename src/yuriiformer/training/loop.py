@@ -13,20 +13,20 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from yuriiformer.config import TrainConfig
 from yuriiformer.errors import CheckpointError, NonFiniteError, one_line
 from yuriiformer.evaluation.loss import Batch, own_devices, total_loss
 from yuriiformer.files import write_json
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.precision import autocast
 from yuriiformer.runs.checkpoint import BEST, FINAL, read_checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import MetricsFile, Record
 from yuriiformer.training.batches import Batches
 from yuriiformer.training.coefficients import coefficient_record
-from yuriiformer.training.config import TrainConfig
-from yuriiformer.training.distributed import Team
 from yuriiformer.training.listeners import Listener, Say
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.precision import autocast
+from yuriiformer.training.processes import Team
 from yuriiformer.training.state import Saver, State
 from yuriiformer.training.step import StepResult, accumulate, train_step
 from yuriiformer.training.stop import Stopper

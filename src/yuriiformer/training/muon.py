@@ -23,8 +23,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from yuriiformer.config import Scale
 from yuriiformer.errors import ConfigError
-from yuriiformer.training.config import Scale
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic; steepest at 0 that still converges
 EPS = 1e-7

@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
-from yuriiformer.training.config import Recipe
-from yuriiformer.training.groups import MATRICES, parameter_groups
+from yuriiformer.model.groups import MATRICES, parameter_groups
 from yuriiformer.training.muon import Muon
 from yuriiformer.training.schedule import lr_factor
 

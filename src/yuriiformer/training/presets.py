@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from yuriiformer.config import Habits, Machine, Recipe, TrainConfig, Validation
 from yuriiformer.errors import ConfigError, did_you_mean
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.training.config import Habits, Machine, Recipe, TrainConfig, Validation
 
 
 def tinystories_small(rule: Rule | str) -> TrainConfig:

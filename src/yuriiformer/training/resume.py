@@ -8,11 +8,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from yuriiformer.config import PARTS, TrainConfig, differences
 from yuriiformer.errors import ConfigError, RunError, did_you_mean
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.runs.checkpoint import LAST, Checkpoint, newest_whole
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training.config import PARTS, TrainConfig, differences
 from yuriiformer.training.listeners import Say
 from yuriiformer.training.state import versions
 

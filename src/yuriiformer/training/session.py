@@ -11,8 +11,11 @@ from typing import Any
 
 import torch
 
+from yuriiformer.config import TrainConfig
+from yuriiformer.costs.plan import Plan, make_plan
 from yuriiformer.data.store import TokenStore
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.precision import compute_dtype
 from yuriiformer.runs.checkpoint import Checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import MetricsFile, cut_metrics
@@ -20,14 +23,11 @@ from yuriiformer.training import rng
 from yuriiformer.training.batches import Batches
 from yuriiformer.training.coefficients import saturated
 from yuriiformer.training.compiling import compile_model, compiles
-from yuriiformer.training.config import TrainConfig
 from yuriiformer.training.corpus import data_identity, fill_vocabulary
-from yuriiformer.training.distributed import Team, job, restarted, team
 from yuriiformer.training.listeners import Listener, Say, check_listeners, listeners
 from yuriiformer.training.loop import Loop, Outcome
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.plan import Plan, make_plan
-from yuriiformer.training.precision import compute_dtype
+from yuriiformer.training.processes import Team, job, restarted, team
 from yuriiformer.training.resume import check_changed, open_run
 from yuriiformer.training.state import Saver, State, check_space, restore
 from yuriiformer.training.stop import Stopper

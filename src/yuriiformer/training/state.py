@@ -26,8 +26,8 @@ from yuriiformer.runs.checkpoint import (
     write_checkpoint,
 )
 from yuriiformer.training import rng
-from yuriiformer.training.distributed import Team
 from yuriiformer.training.optimizer import Optimizer
+from yuriiformer.training.processes import Team
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 MARGIN = 64 * 2**20  # bytes left free beside what is written

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from yuriiformer.model.precision import autocast
 from yuriiformer.training.batches import MicroBatch
-from yuriiformer.training.distributed import Team
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.precision import autocast
+from yuriiformer.training.processes import Team
 
 
 @dataclass(frozen=True)

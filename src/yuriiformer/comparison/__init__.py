@@ -1,0 +1,1 @@
+"""Arms, studies and suites of them: run, compared, archived."""

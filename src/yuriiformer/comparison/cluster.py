@@ -1,0 +1,155 @@
+"""Runs on a cluster, through submitit (SLURM, or its local executor).
+
+A job that is preempted or reaches its time limit is put into the queue again by submitit; the run
+then goes on from its last checkpoint. Leaving the suite leaves the jobs: the same command finds
+them again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.comparison.folder import RunSpec, SuiteFolder
+from yuriiformer.comparison.running import Job, Launch, command
+from yuriiformer.errors import ConfigError, RunError, one_line
+from yuriiformer.files import write_json
+from yuriiformer.training.stop import EXIT_CODE
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a job asks the cluster for."""
+
+    kind: str = "auto"
+    """auto (slurm where it is), slurm, or local: processes on this machine, to try it out."""
+    partition: str | None = None
+    """SLURM partition."""
+    minutes: int = 24 * 60
+    """Time limit of a job; one that reaches it is queued again and goes on."""
+    gpus: int = 0
+    """GPUs of a job."""
+    cpus: int = 1
+    """Cores of a job."""
+    memory_gb: float | None = None
+    """Memory of a job."""
+    extra: tuple[str, ...] = ()
+    """Further SLURM parameters, KEY=VALUE."""
+
+
+class TrainTask:
+    """What submitit pickles and calls: one run, as a process."""
+
+    def __init__(self, words: Sequence[str], log: Path) -> None:
+        self.words, self.log = list(words), log
+
+    def __call__(self) -> int:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as file:
+            return subprocess.run(self.words, stdout=file, stderr=file, check=False).returncode
+
+    def checkpoint(self, *args: Any, **kwargs: Any) -> Any:
+        """Called before the job is taken away: the same again, which resumes."""
+        import submitit  # noqa: PLC0415
+
+        return submitit.helpers.DelayedSubmission(self)
+
+
+class ClusterJob:
+    """A job in the queue, or running."""
+
+    def __init__(self, job: Any) -> None:
+        self.job = job
+        self.left = False
+
+    def poll(self) -> int | None:
+        if self.left:
+            return EXIT_CODE
+        if not self.job.done():
+            return None
+        try:
+            return int(self.job.result())
+        except Exception:  # whatever the job died of; the run's log says it
+            return 1
+
+    def stop(self) -> None:
+        """The job stays: who leaves the suite does not mean the cluster."""
+        self.left = True
+
+
+def cluster(
+    suite: SuiteFolder, data: Path, wanted: Cluster, processes: int = 1
+) -> tuple[Launch, str]:
+    """Submits runs, unless their job of an earlier time is still there; and to what (slurm,
+    local)."""
+    try:
+        import submitit  # noqa: PLC0415
+    except ModuleNotFoundError:
+        raise ConfigError("--executor submitit needs its package: pip install submitit") from None
+    executor = _executor(suite.path / "jobs", wanted)
+
+    def launch(run: RunSpec, slot: int) -> Job:
+        earlier = _earlier(suite, run, submitit) if executor.cluster == "slurm" else None
+        if earlier is not None:
+            return ClusterJob(earlier)
+        task = TrainTask(command(run, data.resolve(), processes), run.log.resolve())
+        try:
+            job = executor.submit(task)
+        except Exception as error:  # submitit's and subprocess's own, of many kinds
+            raise RunError(f"the cluster takes no job: {one_line(error)}") from None
+        _remember(suite, run, str(job.job_id))
+        return ClusterJob(job)
+
+    return launch, str(executor.cluster)
+
+
+def _executor(folder: Path, wanted: Cluster) -> Any:
+    import submitit  # noqa: PLC0415
+
+    kind = None if wanted.kind == "auto" else wanted.kind
+    try:
+        executor = submitit.AutoExecutor(folder=folder, cluster=kind)
+        options: dict[str, Any] = {
+            "name": "yurii",
+            "timeout_min": wanted.minutes,
+            "gpus_per_node": wanted.gpus,
+            "cpus_per_task": wanted.cpus,
+            "mem_gb": wanted.memory_gb,
+            "slurm_partition": wanted.partition,
+            "slurm_additional_parameters": _extra(wanted.extra) or None,
+        }
+        executor.update_parameters(**{key: v for key, v in options.items() if v is not None})
+    except (ValueError, RuntimeError, NameError, AssertionError) as error:
+        raise ConfigError(f"--cluster: {one_line(error)}") from None
+    return executor
+
+
+def _extra(words: Sequence[str]) -> dict[str, str]:
+    for word in words:
+        if "=" not in word:
+            raise ConfigError(f"--cluster.extra {word!r} is not KEY=VALUE")
+    return {word.partition("=")[0]: word.partition("=")[2] for word in words}
+
+
+def _ids(suite: SuiteFolder) -> dict[str, str]:
+    try:
+        return dict(json.loads((suite.path / "jobs.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+def _remember(suite: SuiteFolder, run: RunSpec, job: str) -> None:
+    write_json(suite.path / "jobs.json", {**_ids(suite), run.name: job})
+
+
+def _earlier(suite: SuiteFolder, run: RunSpec, submitit: Any) -> Any:
+    """The run's job that is still in the queue or running."""
+    known = _ids(suite).get(run.name)
+    if known is None:
+        return None
+    job = submitit.SlurmJob(folder=suite.path / "jobs", job_id=known)
+    return None if job.done() else job

@@ -1,0 +1,190 @@
+"""Runs found in folders, put together into arms: of suites as they say, of loose runs by what
+their configurations have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.comparison.archive import is_archive, read_archive
+from yuriiformer.comparison.arms import slug
+from yuriiformer.comparison.folder import SuiteFolder
+from yuriiformer.comparison.hypotheses import StudyRecord
+from yuriiformer.comparison.outcomes import Arm, Comparison, compare, find_baseline, numbers_of
+from yuriiformer.comparison.paper import paper_preset
+from yuriiformer.comparison.record import SuiteRecord, read_suite
+from yuriiformer.errors import RunError
+from yuriiformer.files import sha256_of_json
+from yuriiformer.methods.catalog import rules
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.run import Run, read_run
+
+DEPTH = 4  # folders below the one that is named
+IDENTITY = ("train_sha256", "val_sha256", "train_tokens", "val_tokens", "tokenizer")
+
+
+@dataclass
+class Found:
+    """What a group of arms is made of, before it is compared."""
+
+    preset: str | None
+    arms: dict[str, Arm] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    baseline: str | None = None
+    study: StudyRecord | None = None
+
+    def add(self, label: str, name: str, run: Run) -> None:
+        arm = self.arms.setdefault(name, Arm(label, name, []))
+        for other in arm.runs:
+            if experiment(other) != experiment(run):
+                raise RunError(
+                    f"{other.folder} and {run.folder} are both called {label!r} but have other "
+                    "configurations: compare them in suites with labels of their own"
+                )
+            if other.seed == run.seed:
+                raise RunError(
+                    f"{other.folder} and {run.folder} are the same run twice (seed {run.seed}): "
+                    "leave one out"
+                )
+        arm.runs.append(run)
+
+
+def collect(folders: Sequence[Path], baseline: str | None = None) -> list[Comparison]:
+    """The comparisons that folders hold: one for each preset of suites, one of all loose runs."""
+    groups: dict[str | None, Found] = {}
+    loose: list[Run] = []
+    for folder in folders:
+        for place in _places(folder):
+            if isinstance(place, RunFolder):
+                loose.append(read_run(place.path))
+            else:
+                _add_suite(groups, place)
+    if loose:
+        groups[None] = _loose(loose)
+    runs = [run for group in groups.values() for arm in group.arms.values() for run in arm.runs]
+    if not runs:
+        raise RunError(f"no run has begun in {', '.join(map(str, folders))}")
+    _check_comparable(runs)
+    return [_comparison(name, group, baseline, len(groups)) for name, group in groups.items()
+            if group.arms]  # fmt: skip
+
+
+def _places(folder: Path) -> Iterator[RunFolder | SuiteRecord]:
+    """The suites, archives and runs in a folder: itself, or what is below it."""
+    if not folder.is_dir():
+        raise RunError(f"no folder {str(folder)!r}")
+    found = list(_walk(folder, DEPTH))
+    if not found:
+        raise RunError(
+            f"nothing to report in {str(folder)!r}: it holds no run (a folder with config.json), "
+            "no suite (suite.json) and no archive (archive.json)"
+        )
+    yield from found
+
+
+def _walk(folder: Path, depth: int) -> Iterator[RunFolder | SuiteRecord]:
+    if SuiteFolder(folder).exists:
+        yield read_suite(SuiteFolder(folder))
+    elif is_archive(folder):
+        yield read_archive(folder)
+    elif RunFolder(folder).exists:
+        yield RunFolder(folder)
+    elif depth:
+        for below in sorted(folder.iterdir()):
+            if below.is_dir() and not below.is_symlink():
+                yield from _walk(below, depth - 1)
+
+
+def _add_suite(groups: dict[str | None, Found], suite: SuiteRecord) -> None:
+    preset = suite.definition["preset"]
+    group = groups.setdefault(preset, Found(preset))
+    group.baseline = group.baseline or suite.definition.get("baseline")
+    if suite.study is not None:
+        if group.study is not None and group.study != suite.study:
+            raise RunError(
+                f"{suite.folder} carries out another study ({suite.study.title!r}) than "
+                f"{group.study.title!r}: report them apart"
+            )
+        group.study = suite.study
+        group.remarks += [text for text in suite.study.remarks() if text not in group.remarks]
+    for each in suite.entries:
+        if each.run is not None:
+            group.add(each.label, each.slug, each.run)
+        else:
+            group.remarks.append(f"{each.label}, seed {each.seed} {each.missing}.")
+
+
+def _loose(runs: Sequence[Run]) -> Found:
+    """Arms are runs that differ in their seed alone; labels say what else differs."""
+    kinds: dict[str, list[Run]] = {}
+    for run in runs:
+        kinds.setdefault(experiment(run), []).append(run)
+    group = Found(None)
+    order = {name: number for number, name in enumerate(rules)}
+    for same in sorted(kinds.values(), key=lambda same: order.get(same[0].rule.name, len(order))):
+        first = same[0]
+        alike = [each[0] for each in kinds.values() if each[0].rule.name == first.rule.name]
+        words = [f"{name}={numbers_of(first.config).get(name)}" for name in _varied(alike)]
+        label = ", ".join([first.rule.label, *words])
+        for run in same:
+            group.add(label, slug(",".join([first.rule.name, *words])), run)
+    return group
+
+
+def _varied(runs: Sequence[Run]) -> list[str]:
+    """The fields in which runs of one rule differ."""
+    parts = [numbers_of(run.config) for run in runs]
+    names = dict.fromkeys(name for part in parts for name in part)
+    return [name for name in names if any(part.get(name) != parts[0].get(name) for part in parts)]
+
+
+def experiment(run: Run) -> str:
+    """What two runs of one arm have in common."""
+    rule = run.config["model"]["rule"]
+    return sha256_of_json({"rule": rule, **numbers_of(run.config)})
+
+
+def _check_comparable(runs: Sequence[Run]) -> None:
+    """Losses on other data, or over other validation sequences, are no comparison."""
+    first = runs[0]
+    for run in runs[1:]:
+        for key in IDENTITY:
+            one, two = first.saved["data"].get(key), run.saved["data"].get(key)
+            if one != two:
+                raise RunError(
+                    f"{first.folder} and {run.folder} were trained on different data ({key} "
+                    f"{_short(one)} and {_short(two)}): their losses cannot be compared. Report "
+                    "them apart"
+                )
+        one, two = (_validation(each.config) for each in (first, run))
+        if one != two:
+            raise RunError(
+                f"{first.folder} and {run.folder} were validated on other sequences (eval_sequences"
+                f" {one} and {two}): their losses cannot be compared. Report them apart"
+            )
+
+
+def _validation(config: Mapping[str, Any]) -> Any:
+    return config["validation"]["eval_sequences"]
+
+
+def _short(value: Any) -> str:
+    return f"{value[:12]}…" if isinstance(value, str) and len(value) > 12 else str(value)
+
+
+def _comparison(name: str | None, group: Found, baseline: str | None, groups: int) -> Comparison:
+    arms = [Arm(arm.label, arm.slug, sorted(arm.runs, key=lambda run: run.seed))
+            for arm in group.arms.values()]  # fmt: skip
+    wanted = baseline or group.baseline
+    preset = paper_preset(find_baseline(arms, wanted).first.config)
+    title = (name or "runs") if groups > 1 else ""
+    return compare(
+        arms,
+        name=title,
+        baseline=wanted,
+        preset=preset,
+        remarks=group.remarks,
+        study=group.study,
+    )

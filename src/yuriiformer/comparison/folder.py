@@ -1,0 +1,279 @@
+"""A suite is a folder:
+
+suite.json                what is compared: preset, arms, seeds, data; the study, if there is one
+configs/ARM/seed-0.json   the configuration that each run is started with
+runs/ARM/seed-0/          the runs, ordinary ones
+logs/ARM/seed-0.log       what each said
+failures.json             runs whose last try failed, and how
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.comparison.arms import ArmSpec, check_names
+from yuriiformer.comparison.study import Study, grown
+from yuriiformer.config import TrainConfig, differences
+from yuriiformer.errors import ConfigError, RunError
+from yuriiformer.files import write_json
+from yuriiformer.runs.checkpoint import FINAL, MANIFEST
+from yuriiformer.runs.folder import RunFolder
+
+FORMAT = 1
+SUITE = "suite.json"
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run of a suite."""
+
+    slug: str
+    label: str
+    seed: int
+    suite: Path
+    steps: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.slug}/seed-{self.seed}"
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.suite / "runs" / self.name)
+
+    @property
+    def config_file(self) -> Path:
+        return self.suite / "configs" / f"{self.name}.json"
+
+    @property
+    def log(self) -> Path:
+        return self.suite / "logs" / f"{self.name}.log"
+
+    @property
+    def finished(self) -> bool:
+        """Whether its last model is there: what comes before it in a run is then, too."""
+        try:
+            text = (self.folder.checkpoints / FINAL / MANIFEST).read_text(encoding="utf-8")
+            return int(json.loads(text)["about"]["step"]) >= self.steps
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a suite is asked to run. ``common`` settings are every arm's."""
+
+    preset: str
+    arms: Sequence[ArmSpec]
+    seeds: Sequence[int]
+    data: Mapping[str, Any]
+    common: Mapping[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    baseline: str | None = None
+    study: Study | None = None
+
+
+class SuiteFolder:
+    """Reads and extends the folder of a suite."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.file = self.path / SUITE
+        self.failures_file = self.path / "failures.json"
+
+    @property
+    def exists(self) -> bool:
+        return self.file.is_file()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Nobody else carries the suite out meanwhile."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("ab")
+        except OSError as error:
+            raise RunError(f"{self.path} cannot be written: {error}") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunError(f"another process is at work on the suite {self.path}") from None
+            yield
+
+    def read(self) -> dict[str, Any]:
+        try:
+            data = json.loads(self.file.read_text(encoding="utf-8"))
+            if data["format"] != FORMAT:
+                raise RunError(f"{self.file} has format {data['format']!r}; this reads {FORMAT}")
+            for arm in data["arms"]:
+                str(arm["slug"]), str(arm["label"])
+            [int(seed) for seed in data["seeds"]]
+            str(data["preset"]), str(data["data"]["folder"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise RunError(f"{self.file} is damaged: {error!r:.80}") from None
+        return dict(data)
+
+    def failures(self) -> dict[str, str]:
+        """Runs by name, and what their last try ended with."""
+        try:
+            data = json.loads(self.failures_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return {str(name): str(text) for name, text in data.items()}
+
+    def note_failure(self, run: RunSpec, text: str | None) -> None:
+        """Remember that a run failed, or (None) that it no longer does."""
+        known = self.failures()
+        if text is None and run.name not in known:
+            return
+        kept = {name: what for name, what in known.items() if name != run.name}
+        write_json(self.failures_file, kept if text is None else {**kept, run.name: text})
+
+    def request(self, data: Mapping[str, Any], seeds: Sequence[int]) -> Request:
+        """All arms so far, with other seeds."""
+        saved = self.read()
+        arms = []
+        for entry in saved["arms"]:
+            known = [RunSpec(entry["slug"], entry["label"], seed, self.path, 0)
+                     for seed in saved["seeds"]]  # fmt: skip
+            config = next((self._stored(run) for run in known if run.config_file.exists()), None)
+            if config is not None:
+                rule = config.model.update
+                arms.append(ArmSpec(entry["label"], entry["slug"], rule, entry["settings"]))
+        return Request(saved["preset"], arms, seeds, data, threads=saved["threads"])
+
+    def extend(self, request: Request, command: str) -> list[RunSpec]:
+        """Add arms and seeds to what is there, which stays; the runs that were asked for."""
+        arms = [replace(arm, settings={**request.common, **arm.settings}) for arm in request.arms]
+        saved = self.read() if self.exists else {"arms": [], "seeds": [], "commands": []}
+        study = self._grown(saved, request.study)
+        if self.exists:
+            self.check_data(request.data)
+            self._check_preset(saved, request)
+        threads = saved.get("threads") or request.threads
+        wanted = {arm.slug for arm in arms}
+        others = [arm for arm in saved["arms"] if arm["slug"] not in wanted]
+        check_names([*others, *(arm.entry() for arm in arms)])
+        runs = []
+        for seed in request.seeds:  # all arms of a seed first: then there is something to compare
+            for arm in arms:
+                config = arm.config(request.preset, seed, {"threads": threads})
+                run = RunSpec(arm.slug, arm.label, seed, self.path, config.recipe.steps)
+                self._check_config(run, config)
+                runs.append((run, config))
+        commands = saved["commands"]
+        self.path.mkdir(parents=True, exist_ok=True)
+        entries = {arm["slug"]: arm for arm in saved["arms"]}
+        entries |= {arm.slug: arm.entry() for arm in arms}
+        definition = {
+            "format": FORMAT,
+            "preset": request.preset,
+            "threads": threads,
+            "baseline": request.baseline or saved.get("baseline"),
+            "data": dict(request.data),
+            "arms": list(entries.values()),
+            "seeds": sorted({*saved["seeds"], *request.seeds}),
+            "commands": commands if command in commands else [*commands, command],
+            **({"study": study} if study else {}),
+        }
+        write_json(self.file, definition)
+        for run, config in runs:
+            if not run.folder.exists:  # what has begun keeps what it was begun with
+                run.config_file.parent.mkdir(parents=True, exist_ok=True)
+                write_json(run.config_file, config.to_dict())
+        return [run for run, _ in runs]
+
+    def runs(self) -> list[RunSpec]:
+        """All that were ever asked for."""
+        saved = self.read()
+        found = []
+        for seed in saved["seeds"]:
+            for arm in saved["arms"]:
+                run = RunSpec(arm["slug"], arm["label"], seed, self.path, 0)
+                if run.config_file.exists():
+                    found.append(replace(run, steps=self._stored(run).recipe.steps))
+        return found
+
+    def _stored(self, run: RunSpec) -> TrainConfig:
+        try:
+            return TrainConfig.from_dict(json.loads(run.config_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{run.config_file} is damaged: {error!r:.80}") from None
+
+    def _grown(self, saved: Mapping[str, Any], study: Study | None) -> dict[str, Any] | None:
+        """The study as the suite holds it: what it was begun with, and what came later, when."""
+        before = saved.get("study")
+        if study is None:
+            if before is not None:
+                raise ConfigError(
+                    f"{self.path} carries out the study {before['definition']['title']!r}: add to "
+                    "its file and give --study FILE again, or choose another --out"
+                )
+            return None
+        now = study.definition()
+        if not self.exists:
+            return {"definition": now, "history": [_entry(study.text, 0, now)]}
+        if before is None:
+            raise ConfigError(f"{self.path} was begun without a study: choose another --out")
+        try:
+            added = grown(before["definition"], now)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{study.path} is not the study that {self.path} was begun with: {error}. A study "
+                "that has begun can only grow (arms, seeds, hypotheses): choose another --out"
+            ) from None
+        if not any(added.values()):
+            return dict(before)
+        finished = sum(run.finished for run in self.runs())
+        entry = _entry(study.text, finished, added)
+        return {"definition": now, "history": [*before["history"], entry]}
+
+    def _check_preset(self, saved: Mapping[str, Any], request: Request) -> None:
+        if saved["preset"] != request.preset:
+            raise RunError(
+                f"{self.path} compares with the preset {saved['preset']!r}, not "
+                f"{request.preset!r}: choose another --out"
+            )
+
+    def check_data(self, data: Mapping[str, Any]) -> None:
+        """That they are the suite's, wherever they stand."""
+        saved = self.read()
+        for key, value in data.items():
+            if key != "folder" and saved["data"].get(key) != value:
+                raise RunError(
+                    f"{self.path} compares runs on other data ({key} {saved['data'].get(key)!r:.40}"
+                    f", now {value!r:.40}): choose another --out"
+                )
+
+    def _check_config(self, run: RunSpec, config: TrainConfig) -> None:
+        if not run.config_file.exists():
+            return
+        before, after = self._stored(run).to_dict(), config.to_dict()
+        changed = differences(before, after)
+        changed.pop("threads", None)  # those it was begun with are kept
+        if changed:
+            words = ", ".join(f"{name} {str(old)[:40]} -> {str(new)[:40]}"
+                              for name, (old, new) in changed.items())  # fmt: skip
+            raise ConfigError(
+                f"{self.path} has an arm {run.label!r} with another configuration ({words}): give "
+                "this one another label (--arm 'LABEL: rule=...') or choose another --out"
+            )
+
+
+def _entry(text: str, finished: int, added: Mapping[str, Any]) -> dict[str, Any]:
+    """What was written down at one time, and how many runs had finished then."""
+    return {
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "finished": finished,
+        "arms": [arm["label"] for arm in added["arms"]],
+        "seeds": list(added["seeds"]),
+        "hypotheses": [each["claim"] for each in added["hypotheses"]],
+        "text": text,
+    }

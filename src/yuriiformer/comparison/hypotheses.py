@@ -1,0 +1,215 @@
+"""Verdicts on a study's hypotheses, from the differences d of two arms, seed by seed.
+
+With δ the smallest difference of interest and α = 0.05:
+
+    lower     supported     d̄ < 0 by more than chance, and d̄ ≤ -δ
+              contradicted  d̄ > 0 by more than chance, or d shown to be above -δ
+    higher    the same with the signs turned
+    equal     supported     d shown to lie within ±δ (two one-sided tests)
+              contradicted  d̄ ≠ 0 by more than chance, and |d̄| ≥ δ
+
+"By more than chance" is the two-sided paired t test, "shown" a one-sided one; each p is corrected
+by Holm's method within the hypothesis's family. Whatever is neither is undecided: also with one
+seed, with runs that are missing, and with runs that failed or diverged (the seeds left may be the
+lucky ones). The p of a verdict is that of the claim: of the two-sided test, or of the larger of the
+two one-sided ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from yuriiformer.comparison.statistics import holm, one_sided, paired
+from yuriiformer.comparison.study import Hypothesis, Metric
+
+LEVEL = 0.05
+Word = Literal["supported", "contradicted", "undecided"]
+
+
+class Tested(Protocol):
+    """An arm, as far as a verdict looks at it."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def broken(self) -> bool: ...
+    def values(self, metric: str) -> dict[int, float]: ...
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """A study as its suite holds it: its definition, and what was written down when."""
+
+    definition: Mapping[str, Any]
+    history: Sequence[Mapping[str, Any]]
+
+    @property
+    def title(self) -> str:
+        return str(self.definition["title"])
+
+    @property
+    def question(self) -> str:
+        return str(self.definition["question"])
+
+    @property
+    def metric(self) -> Metric:
+        found: Metric = self.definition["metric"]
+        return found
+
+    @property
+    def seeds(self) -> list[int]:
+        return [int(seed) for seed in self.definition["seeds"]]
+
+    @property
+    def hypotheses(self) -> list[Hypothesis]:
+        return [Hypothesis(**each) for each in self.definition["hypotheses"]]
+
+    def late(self, kind: str) -> list[Any]:
+        """Hypotheses (claims), arms (labels) or seeds that came after the first finished run."""
+        return [each for entry in self.history if entry["finished"] for each in entry[kind]]
+
+    def remarks(self) -> list[str]:
+        """What came late, for everyone to see."""
+        said = []
+        for entry in self.history:
+            for kind in ("arms", "seeds", "hypotheses"):
+                if entry["finished"] and entry[kind]:
+                    words = "; ".join(map(str, entry[kind]))
+                    said.append(f"{kind.capitalize()} added after {entry['finished']} runs had "
+                                f"finished: {words}.")  # fmt: skip
+        return said
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On one hypothesis. ``interval`` is the difference's at 95 %, not corrected; ``p`` is."""
+
+    hypothesis: Hypothesis
+    verdict: Word
+    difference: float | None
+    interval: tuple[float | None, float | None]
+    p: float | None
+    n: int
+    late: bool
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        own = {f"{'smallest_' * (key == 'difference')}{key}": value
+               for key, value in asdict(self.hypothesis).items()}  # fmt: skip
+        return {
+            **own,
+            "verdict": self.verdict,
+            "difference": self.difference,
+            "interval": list(self.interval),
+            "p": self.p,
+            "seeds": self.n,
+            "late": self.late,
+            "reason": self.reason,
+        }
+
+
+@dataclass
+class _Test:
+    """A hypothesis on the way to its verdict: three p values, then the same corrected."""
+
+    hypothesis: Hypothesis
+    differences: list[float]
+    missing: str
+    p: dict[str, float | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        size = self.hypothesis.difference
+        sign = -1.0 if self.hypothesis.direction == "higher" else 1.0
+        along = [sign * each for each in self.differences]  # "higher" is "lower" turned round
+        back = [-each for each in along]
+        beyond = one_sided(back, size)  # small: d is above -δ
+        within = one_sided(along, size)  # small: d is below δ
+        self.p = {
+            "zero": paired(dict(enumerate(along)), dict.fromkeys(range(len(along)), 0.0)).p,
+            "beyond": beyond if size else None,
+            "within": None if beyond is None or within is None else max(beyond, within),
+        }
+
+
+def judge(study: StudyRecord, arms: Sequence[Tested]) -> list[Verdict]:
+    """A verdict on every hypothesis, in their order."""
+    by_label = {arm.label: arm for arm in arms}
+    tests = [_test(study, each, by_label) for each in study.hypotheses]
+    late = set(study.late("hypotheses"))
+    for family in {each.family for each in study.hypotheses}:
+        _correct([test for test in tests if test.hypothesis.family == family])
+    return [_verdict(test, test.hypothesis.claim in late) for test in tests]
+
+
+def _test(study: StudyRecord, hypothesis: Hypothesis, arms: Mapping[str, Tested]) -> _Test:
+    two = [arms.get(label) for label in (hypothesis.arm, hypothesis.against)]
+    values = [{} if arm is None else arm.values(study.metric) for arm in two]
+    common = sorted(set(values[0]) & set(values[1]))
+    differences = [values[0][seed] - values[1][seed] for seed in common]
+    return _Test(hypothesis, differences, _missing(study, two, common))
+
+
+def _missing(study: StudyRecord, arms: Sequence[Tested | None], common: Sequence[int]) -> str:
+    """Why nothing can be decided yet, if so."""
+    for arm in arms:
+        if arm is not None and arm.broken:
+            return f"seeds of {arm.label} failed or diverged"
+    planned = len(study.seeds)
+    if len(common) < planned:
+        return f"{len(common)} of {planned} seeds have finished in both arms"
+    return "one seed: no interval exists" if planned == 1 else ""
+
+
+def _correct(family: Sequence[_Test]) -> None:
+    """Holm's correction within a family. Each p that a claim may rest on is corrected among its
+    like; the claims themselves, of either kind, among each other."""
+    claims = [t.p["within" if t.hypothesis.direction == "equal" else "zero"] for t in family]
+    columns: dict[str, list[float | None]] = {"claim": holm(claims)}
+    for name in ("zero", "beyond"):
+        columns[name] = holm([test.p[name] for test in family])
+    for number, test in enumerate(family):
+        test.p = {name: column[number] for name, column in columns.items()}
+
+
+def _verdict(test: _Test, late: bool) -> Verdict:
+    found = paired(dict(enumerate(test.differences)),
+                   dict.fromkeys(range(len(test.differences)), 0.0))  # fmt: skip
+    word: Word = "undecided"
+    reason = test.missing
+    if not reason and found.mean is not None:
+        decide = _equal if test.hypothesis.direction == "equal" else _directed
+        word, reason = decide(test, found.mean)
+    return Verdict(
+        test.hypothesis, word, found.mean, (found.low, found.high), test.p["claim"], found.n, late,
+        reason,
+    )  # fmt: skip
+
+
+def _below(p: float | None) -> bool:
+    return p is not None and p < LEVEL
+
+
+def _directed(test: _Test, mean: float) -> tuple[Word, str]:
+    size, direction = test.hypothesis.difference, test.hypothesis.direction
+    along = mean if direction == "lower" else -mean
+    other = {"lower": "higher", "higher": "lower"}[direction]
+    if _below(test.p["claim"]) and along > 0:
+        return "contradicted", f"it is {other}"
+    if size and _below(test.p["beyond"]):
+        return "contradicted", f"it is not {direction} by {size:g}"
+    if _below(test.p["claim"]) and along <= -size:
+        return "supported", ""
+    if _below(test.p["claim"]):
+        return "undecided", f"it is {direction}, but whether by {size:g} is open"
+    return "undecided", "chance explains the difference"
+
+
+def _equal(test: _Test, mean: float) -> tuple[Word, str]:
+    size = test.hypothesis.difference
+    if _below(test.p["claim"]):
+        return "supported", ""
+    if _below(test.p["zero"]) and abs(mean) >= size:
+        return "contradicted", f"they differ by {size:g} or more"
+    return "undecided", f"whether they differ by {size:g} is open"

@@ -1,0 +1,282 @@
+"""Runs compared: arms beside a baseline, with what the seeds allow to be said.
+
+The primary metric is Final, the validation loss after the last step: it is not selected (a study
+may say Exact, the same over the whole validation split). Best is the lowest of many, so it flatters
+every arm, and the ones that overfit most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
+from yuriiformer.comparison.statistics import Difference, Summary, holm, paired, summary
+from yuriiformer.comparison.study import Metric
+from yuriiformer.errors import RunError, did_you_mean
+from yuriiformer.methods.catalog import BASELINE
+from yuriiformer.methods.rule import Rule
+from yuriiformer.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How much sooner an arm reaches the baseline's best loss, as a ratio of the baseline's own
+    steps or seconds; over the seeds in which it does."""
+
+    reached: int
+    n: int
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Runs that differ in their seed only, under one label."""
+
+    label: str
+    slug: str
+    runs: list[Run]  # by seed
+    differs: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # baseline's value, own
+
+    @property
+    def rule(self) -> Rule:
+        return self.runs[0].rule
+
+    @property
+    def first(self) -> Run:
+        return self.runs[0]
+
+    @property
+    def standard(self) -> bool:
+        """Whether a block calls each oracle once."""
+        return all(count == 1 for count in self.rule.oracle_calls.values())
+
+    @property
+    def broken(self) -> bool:
+        """Whether its means leave out seeds that failed or diverged: the others may be the lucky
+        ones."""
+        return any(run.status == "failed" or run.diverged for run in self.runs)
+
+    def values(self, metric: str) -> dict[int, float]:
+        """``final``, ``exact``, ``best``, ``best_step``, ``train``, ``tokens_per_second`` by seed.
+        Best is of finished runs only, or it would compare runs of different lengths."""
+        found = {}
+        for run in self.runs:
+            value = getattr(run, metric)
+            if value is not None and run.finished:
+                found[run.seed] = float(value)
+        return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An arm beside the baseline."""
+
+    arm: Arm
+    final: Summary
+    exact: Summary
+    best: Summary
+    best_step: Summary
+    train: Summary
+    difference: Difference  # of the comparison's metric
+    best_difference: Difference
+    speedup_steps: Speedup
+    speedup_time: Speedup
+    tokens_per_second: float | None
+    parameters: float | None  # without tables of further streams (v0)
+    start_tables: float  # those tables
+    flops_a_token: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Outcomes in the order of the arms; ``preset`` is the paper's name for the setting, if any."""
+
+    name: str
+    outcomes: list[Outcome]
+    baseline: Arm
+    preset: str | None
+    remarks: list[str]
+    metric: Metric = "final"
+    study: StudyRecord | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @property
+    def arms(self) -> list[Arm]:
+        return [outcome.arm for outcome in self.outcomes]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({run.seed for arm in self.arms for run in arm.runs})
+
+    def primary(self, each: Outcome) -> Summary:
+        """What an arm is judged by."""
+        found: Summary = getattr(each, self.metric)
+        return found
+
+    @property
+    def baseline_finished(self) -> bool:
+        return any(run.finished for run in self.baseline.runs)
+
+    def ranked(self) -> list[Outcome]:
+        """Those with a loss, lowest first: by the difference to the baseline over common seeds,
+        for means over other seeds are of other runs; those without one by their means, last."""
+        known = [each for each in self.outcomes if self.primary(each).mean is not None]
+        own = summary(list(self.baseline.values(self.metric).values())).mean or 0.0
+
+        def place(each: Outcome) -> tuple[bool, float]:
+            paired_mean = each.difference.mean
+            if paired_mean is None:
+                return (bool(own), self.primary(each).mean or 0.0)
+            return (False, own + paired_mean)
+
+        return sorted(known, key=place)
+
+
+def compare(
+    arms: Sequence[Arm],
+    *,
+    name: str = "",
+    baseline: str | None = None,
+    preset: str | None = None,
+    remarks: Sequence[str] = (),
+    study: StudyRecord | None = None,
+) -> Comparison:
+    """Set arms beside a baseline: the one named, else gradient descent, else the first."""
+    base = find_baseline(arms, baseline)
+    told = [replace(arm, differs=_differs(base, arm)) for arm in arms]
+    metric: Metric = "final" if study is None else study.metric
+    tests = sum(len(_common(arm, base, metric)) > 1 for arm in told if arm.slug != base.slug)
+    outcomes = [_outcome(arm, base, max(1, tests), metric) for arm in told]
+    corrected = iter(holm([each.difference.p for each in outcomes if each.arm.slug != base.slug]))
+    outcomes = [
+        each
+        if each.arm.slug == base.slug
+        else replace(each, difference=replace(each.difference, p_holm=next(corrected)))
+        for each in outcomes
+    ]
+    said = [*remarks, *_remarks(outcomes, metric)]
+    verdicts = [] if study is None else judge(study, told)
+    return Comparison(name, outcomes, base, preset, said, metric, study, verdicts)
+
+
+def find_baseline(arms: Sequence[Arm], wanted: str | None) -> Arm:
+    if wanted is not None:
+        for arm in arms:
+            if wanted in (arm.label, arm.slug, arm.rule.name):
+                return arm
+        known = [arm.slug for arm in arms]
+        hint = did_you_mean(wanted, known) or f"; there are {', '.join(known)}"
+        raise RunError(f"no arm {wanted!r} to compare with{hint}")
+    plain = [arm for arm in arms if arm.rule.name == BASELINE]
+    return plain[0] if plain else arms[0]
+
+
+def _common(arm: Arm, base: Arm, metric: Metric) -> set[int]:
+    return set(arm.values(metric)) & set(base.values(metric))
+
+
+def _outcome(arm: Arm, base: Arm, tests: int, metric: Metric) -> Outcome:
+    def over_seeds(metric: str) -> Summary:
+        return summary(list(arm.values(metric).values()))
+
+    return Outcome(
+        arm,
+        over_seeds("final"),
+        over_seeds("exact"),
+        over_seeds("best"),
+        over_seeds("best_step"),
+        over_seeds("train"),
+        paired(arm.values(metric), base.values(metric), tests),
+        paired(arm.values("best"), base.values("best"), tests),
+        _speedup(arm, base, lambda run, step: float(step)),
+        _speedup(arm, base, lambda run, step: run.curves.seconds_at(step)),
+        over_seeds("tokens_per_second").mean or arm.first.tokens_per_second,
+        arm.first.plan("parameters"),
+        arm.first.plan("start_tables") or 0,
+        arm.first.flops_a_token,
+    )
+
+
+def _speedup(arm: Arm, base: Arm, cost: Callable[[Run, int], float | None]) -> Speedup:
+    """Costs until the baseline's best loss of the same seed, baseline / arm."""
+    theirs = {run.seed: run for run in base.runs if run.finished}
+    ratios: list[float] = []
+    n = 0
+    for run in arm.runs:
+        other = theirs.get(run.seed)
+        if other is None or other.best is None or other.best_step is None or not run.finished:
+            continue
+        n += 1
+        step = run.reached(other.best)
+        before = cost(other, other.best_step)
+        after = None if step is None else cost(run, step)
+        if before is not None and after is not None:
+            ratios.append(before / after if after else 1.0 if not before else math.inf)
+    return Speedup(len(ratios), n, sum(ratios) / len(ratios) if ratios else None)
+
+
+IGNORED = {"rule", "seed", "device", "threads", "micro_batch", "recompute", "deterministic"}
+
+
+def numbers_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a run's configuration that make it another experiment; a rule and its
+    coefficients, the seed and the machine do not."""
+    parts = [part for name, part in config.items() if name != "habits"]
+    return {key: value for part in parts for key, value in part.items() if key not in IGNORED}
+
+
+def _differs(base: Arm, arm: Arm) -> dict[str, tuple[Any, Any]]:
+    one, two = numbers_of(base.first.config), numbers_of(arm.first.config)
+    names = dict.fromkeys([*one, *two])
+    return {name: (one.get(name), two.get(name)) for name in names
+            if one.get(name) != two.get(name)}  # fmt: skip
+
+
+def _remarks(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
+    remarks = []
+    for each in outcomes:
+        for run in each.arm.runs:
+            where = f"{each.arm.label}, seed {run.seed}"
+            if run.status == "failed":
+                remarks.append(f"{where} failed after step {run.step}: {run.failure}.")
+            elif run.status == "unfinished":
+                remarks.append(f"{where} has {run.step:,} of {run.steps:,} steps.")
+            elif run.diverged:
+                remarks.append(f"{where} ended with a loss that is not finite: it is in no mean.")
+        if each.arm.differs:
+            words = ", ".join(f"{name} {_show(own)} (baseline {_show(base)})"
+                              for name, (base, own) in each.arm.differs.items())  # fmt: skip
+            remarks.append(f"{each.arm.label} differs from the baseline in more than its rule: "
+                           f"{words}.")  # fmt: skip
+    return remarks + _about_seeds(outcomes, metric)
+
+
+def _about_seeds(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
+    """What the seeds do not allow."""
+    seeds = {each.arm.label: sorted(each.arm.values(metric)) for each in outcomes}
+    sets = {tuple(own) for own in seeds.values() if own}
+    remarks = []
+    if len(sets) > 1:
+        words = "; ".join(f"{label} {', '.join(map(str, own))}" for label, own in seeds.items()
+                          if own)  # fmt: skip
+        remarks.append(
+            f"Arms have other seeds ({words}): compare their differences, which are over common "
+            "seeds, and not their means."
+        )
+    alone = [each for each in outcomes if each.difference.n == 1]
+    if alone and len(alone) == sum(each.difference.n > 0 for each in outcomes):
+        remarks.append(
+            "One seed: differences are shown, but no interval exists, and none can be told from "
+            "chance. Add seeds (--seeds 0,1,2)."
+        )
+    elif alone:
+        names = ", ".join(each.arm.label for each in alone)
+        remarks.append(f"One seed in common with the baseline, so no interval: {names}.")
+    return remarks
+
+
+def _show(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,133 @@
+"""The paper's figures, to set results beside. They stand in ``paper_figures.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from yuriiformer.config import Recipe
+from yuriiformer.methods.catalog import BASELINE, paper
+from yuriiformer.methods.rule import Rule
+from yuriiformer.training.presets import preset
+
+TASKS = ("HellaSwag 10-shot", "ARC-Easy 25-shot", "HellaSwag 0-shot", "ARC-Easy 0-shot")
+PAPER_TASKS = dict(  # the harness's names with their numbers of examples
+    zip(("hellaswag@10", "arc_easy@25", "hellaswag@0", "arc_easy@0"), TASKS, strict=True)
+)
+TASK_ERRORS = (0.5, 1.0, 0.5, 1.0)  # standard errors of acc_norm in %, the same in every row
+MARK = "†"
+FOOTNOTE = (
+    f"{MARK} The paper's IMEX rows are labelled AMA and MAM, and it does not say which order of "
+    "the oracles each is: this rule is one of the two figures, MAM / AMA."
+)
+VOCABULARY = 50304
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """What the paper prints for a rule: one value a metric, or two candidates of unclear label."""
+
+    best: tuple[float, ...]
+    final: tuple[float, ...]
+    train: tuple[float, ...]  # empty where the paper gives none
+    labels: tuple[str, ...] = ()  # the paper's, of the candidates
+
+    @property
+    def unclear(self) -> bool:
+        return bool(self.labels)
+
+    def values(self, metric: str) -> tuple[float, ...]:
+        """``best``, ``final`` or ``train``."""
+        found: tuple[float, ...] = getattr(self, metric)
+        return found
+
+    def text(self, metric: str) -> str:
+        """As printed; candidates as ``1.083 / 1.086 †``; empty where there is none."""
+        values = " / ".join(f"{value:.3f}" for value in self.values(metric))
+        return f"{values} {MARK}" if values and self.unclear else values
+
+
+@cache
+def _data() -> dict[str, Any]:
+    text = (files("yuriiformer.comparison") / "paper_figures.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def paper_presets() -> tuple[str, ...]:
+    """The settings that the paper has figures of."""
+    return tuple(name for name, part in _data().items() if "losses" in part)
+
+
+def paper_figure(preset_name: str | None, rule_name: str) -> PaperFigure | None:
+    """The losses that the paper prints for a rule in one of its settings."""
+    if preset_name not in paper_presets():
+        return None
+    part = _data()[preset_name]
+    if rule_name in part["losses"]:
+        return _figure([part["losses"][rule_name]])
+    for family in part.get("unclear", ()):
+        if rule_name in family["rules"]:
+            labels = tuple(label for label in family if label not in ("family", "rules"))
+            return replace(_figure([family[label] for label in labels]), labels=labels)
+    return None
+
+
+def figure_of_rule(preset_name: str | None, rule: Rule) -> PaperFigure | None:
+    """The same for a rule itself: its equations must be the paper's, not its name alone."""
+    if rule.name not in paper or paper[rule.name].assigns != rule.assigns:
+        return None
+    return paper_figure(preset_name, rule.name)
+
+
+def _figure(rows: list[list[float]]) -> PaperFigure:
+    """Rows of Best, Final and perhaps Train, one a candidate."""
+    best, final, train = (tuple(row[i] for row in rows if i < len(row)) for i in range(3))
+    return PaperFigure(best, final, train)
+
+
+def paper_downstream(preset_name: str | None, rule_name: str) -> dict[str, float] | None:
+    """acc_norm in % by task (`TASKS`)."""
+    part = _data().get(preset_name or "", {})
+    row = part.get("downstream", {}).get(rule_name) if isinstance(part, dict) else None
+    return None if row is None else dict(zip(TASKS, row, strict=True))
+
+
+def task_references() -> dict[str, dict[str, float]]:
+    """What others reach in the paper's tasks, by the harness's names of these."""
+    found: dict[str, dict[str, float]] = {}
+    for each in _data()["references"]:
+        if "task" in each:
+            found.setdefault(each["model"], {})[each["task"]] = each["value"]
+    return found
+
+
+def paper_references() -> dict[str, float]:
+    """Numbers of others that the paper sets beside its own."""
+    return {each["what"]: each["value"] for each in _data()["references"]}
+
+
+def paper_preset(config: Mapping[str, Any]) -> str | None:
+    """Which of the paper's settings a run's configuration is, whatever its rule, seed and machine.
+
+    The vocabulary must be GPT-2's, padded: losses over other tokens are other numbers.
+    """
+    own = _setting(config)
+    if own.get("vocab_size") != VOCABULARY:
+        return None
+    for name in paper_presets():
+        if own == _setting(preset(name, BASELINE).to_dict()):
+            return name
+    return None
+
+
+def _setting(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that make a setting, with the warmup that is meant where none is given."""
+    parts = (config.get(part) or {} for part in ("model", "recipe", "validation"))
+    found = {key: value for part in parts for key, value in part.items()}
+    if found.get("warmup") is None and isinstance(found.get("steps"), int):
+        found["warmup"] = Recipe(steps=found["steps"]).warmup_steps
+    return {key: value for key, value in found.items() if key not in ("rule", "seed", "exact")}

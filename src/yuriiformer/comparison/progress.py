@@ -1,0 +1,69 @@
+"""How far the runs of a suite are, told by the records they write."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Literal
+
+from yuriiformer.comparison.folder import RunSpec
+from yuriiformer.runs.metrics import MetricsTail
+
+State = Literal["waiting", "running", "elsewhere", "finished", "failed", "stopped"]
+
+
+@dataclass
+class Progress:
+    """One run, as seen from outside."""
+
+    run: RunSpec
+    state: State = "waiting"
+    step: int = 0
+    loss: float | None = None
+    val_loss: float | None = None
+    best: float | None = None
+    speed: float | None = None
+    said: str = ""  # what it ended with, if it failed
+    began: float = 0.0
+    first: int = 0
+    logged: int = 0  # bytes that its log had before this try
+    _tail: MetricsTail | None = field(default=None, repr=False)
+
+    def start(self, state: State) -> None:
+        """It runs, from the step that its records have reached."""
+        self.look()
+        self.state, self.began, self.first = state, time.monotonic(), self.step
+        self.logged = self.run.log.stat().st_size if self.run.log.exists() else 0
+
+    def look(self) -> None:
+        """Read what is new."""
+        if self._tail is None:
+            self._tail = MetricsTail(self.run.folder.metrics_file)
+        for record in self._tail.new():
+            self.step = record["step"]
+            self.loss = _number(record.get("loss"), self.loss)
+            self.speed = _number(record.get("timing", {}).get("tokens_per_second"), self.speed)
+            if "val_loss" in record:
+                self.val_loss = _number(record["val_loss"], math.nan)
+                known = [loss for loss in (self.best, self.val_loss)
+                         if loss is not None and math.isfinite(loss)]  # fmt: skip
+                self.best = min(known, default=None)
+
+    def end(self, state: State, said: str = "") -> None:
+        self.look()
+        self.state, self.said = state, said
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    @property
+    def seconds_left(self) -> float | None:
+        done = self.step - self.first
+        if self.state != "running" or done < 1:
+            return None
+        return (time.monotonic() - self.began) / done * (self.run.steps - self.step)
+
+
+def _number(value: object, otherwise: float | None) -> float | None:
+    return float(value) if isinstance(value, int | float) else otherwise

@@ -1,0 +1,56 @@
+"""What a suite came to: its definition and its runs, wherever they are read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.comparison.folder import SuiteFolder
+from yuriiformer.comparison.hypotheses import StudyRecord
+from yuriiformer.runs.run import Run, read_run
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run that was asked for; ``missing`` says why there is none to look at."""
+
+    label: str
+    slug: str
+    seed: int
+    run: Run | None
+    missing: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.slug}/seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class SuiteRecord:
+    """``definition`` is what ``suite.json`` holds."""
+
+    folder: Path
+    definition: Mapping[str, Any]
+    entries: Sequence[Entry]
+
+    @property
+    def study(self) -> StudyRecord | None:
+        saved = self.definition.get("study")
+        return None if saved is None else StudyRecord(saved["definition"], saved["history"])
+
+
+def read_suite(suite: SuiteFolder) -> SuiteRecord:
+    """From its folder."""
+    definition, failures = suite.read(), suite.failures()
+    entries = []
+    for spec in suite.runs():
+        failure = failures.get(spec.name)
+        if spec.folder.exists:
+            run = read_run(spec.folder.path, failure)
+            entries.append(Entry(spec.label, spec.slug, spec.seed, run))
+        else:
+            missing = f"failed before its first step: {failure}" if failure else "has not begun"
+            entries.append(Entry(spec.label, spec.slug, spec.seed, None, missing))
+    return SuiteRecord(suite.path, definition, entries)

@@ -1,0 +1,203 @@
+"""A suite's runs, carried out: some at a time, each a process of its own.
+
+A run that fails does not stop the others. What is finished is left alone, what was interrupted
+goes on where it was, so the same suite can be started again at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from yuriiformer.comparison.folder import RunSpec, SuiteFolder
+from yuriiformer.comparison.progress import Progress
+from yuriiformer.training.stop import EXIT_CODE, PARENT, Stopper
+
+LOOK_EVERY = 0.3  # seconds
+
+
+class Job(Protocol):
+    """A run that was started."""
+
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended."""
+
+    def stop(self) -> None:
+        """Ask it to save and leave."""
+
+
+class Listener(Protocol):
+    """Is shown the runs now and then."""
+
+    def show(self, runs: Sequence[Progress]) -> None: ...
+    def say(self, text: str) -> None: ...
+
+
+Launch = Callable[[RunSpec, int], Job]
+
+
+def command(run: RunSpec, data: Path, processes: int = 1) -> list[str]:
+    """What carries a run out, begun or gone on with."""
+    paths = [os.path.abspath(path) for path in (run.config_file, data, run.folder.path)]
+    train = ["train", "--config", paths[0], "--data", paths[1], "--out", paths[2], "--resume"]
+    if processes == 1:
+        return [sys.executable, "-m", "yuriiformer", *train]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return [sys.executable, *torchrun, "-m", "yuriiformer", *train]
+
+
+def printed(run: RunSpec, data: Path, processes: int = 1) -> str:
+    """The same for a shell, with ``yurii`` as it is installed."""
+    program = "yurii" if processes == 1 else "torchrun"
+    return shlex.join([program, *command(run, data, processes)[3:]])
+
+
+class LocalJob:
+    """A run in a process on this machine."""
+
+    def __init__(self, words: Sequence[str], log: Path, environment: dict[str, str]) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=os.environ | environment | {PARENT: str(os.getpid())},
+                start_new_session=True,  # a Ctrl-C is for the suite, which passes it on once
+            )
+
+    def poll(self) -> int | None:
+        return self.process.poll()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+
+
+def local(data: Path, gpus: Sequence[str] = (), processes: int = 1) -> Launch:
+    """Starts runs here; with ``gpus``, each slot has its own."""
+
+    def launch(run: RunSpec, slot: int) -> Job:
+        device = {"CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)]} if gpus else {}
+        return LocalJob(command(run, data, processes), run.log, device)
+
+    return launch
+
+
+def carry_out(
+    suite: SuiteFolder,
+    runs: Sequence[RunSpec],
+    launch: Launch,
+    jobs: int,
+    listener: Listener,
+    stopper: Stopper,
+) -> list[Progress]:
+    """Run what is not finished, ``jobs`` at a time, until all are or a signal comes."""
+    seen = [Progress(run) for run in runs]
+    for each in seen:
+        each.look()
+        if each.run.finished:
+            each.end("finished")
+    slots: dict[int, tuple[Progress, Job]] = {}
+    while True:
+        _collect(suite, slots, listener)
+        if stopper.requested is None:
+            _start(suite, seen, slots, launch, jobs, listener)
+        elif slots:
+            _stop(slots)
+        listener.show(seen)
+        if not slots and (stopper.requested or not any(map(_waits, seen))):
+            break
+        time.sleep(LOOK_EVERY)
+    for progress in filter(_waits, seen):
+        progress.end("stopped")
+    return seen
+
+
+def _waits(progress: Progress) -> bool:
+    return progress.state in ("waiting", "elsewhere")
+
+
+def _collect(
+    suite: SuiteFolder, slots: dict[int, tuple[Progress, Job]], listener: Listener
+) -> None:
+    """Free the slots of runs that have ended."""
+    for slot, (progress, job) in list(slots.items()):
+        progress.look()
+        code = job.poll()
+        if code is not None:
+            del slots[slot]
+            _end(suite, progress, code, listener)
+
+
+def _start(
+    suite: SuiteFolder,
+    seen: Sequence[Progress],
+    slots: dict[int, tuple[Progress, Job]],
+    launch: Launch,
+    jobs: int,
+    listener: Listener,
+) -> None:
+    """Fill the free slots. A run that some other process trains right now is waited for."""
+    for progress in filter(_waits, seen):
+        if progress.run.folder.busy:
+            if progress.state == "waiting":
+                progress.start("elsewhere")
+                listener.say(f"{progress.run.name}: another process is training it; waiting")
+            progress.look()
+            continue
+        if progress.run.finished:  # by that other process
+            progress.end("finished")
+            continue
+        free = next((slot for slot in range(jobs) if slot not in slots), None)
+        if free is None:
+            return
+        progress.start("running")
+        suite.note_failure(progress.run, None)
+        slots[free] = (progress, launch(progress.run, free))
+
+
+def _stop(slots: dict[int, tuple[Progress, Job]]) -> None:
+    for progress, job in slots.values():
+        if progress.state == "running":
+            progress.state = "stopped"
+            job.stop()
+
+
+def _end(suite: SuiteFolder, progress: Progress, code: int, listener: Listener) -> None:
+    run = progress.run
+    if code == 0 and run.finished:
+        progress.end("finished")
+        suite.note_failure(run, None)
+        return
+    if code == EXIT_CODE:
+        progress.end("stopped")
+        return
+    if progress.state == "stopped" and code < 0:  # it died of the signal before it could save
+        progress.end("stopped")
+        return
+    said = last_words(run.log, progress.logged) or f"exit code {code}"
+    if code < 0:
+        said = f"killed by {signal.Signals(-code).name}"
+    progress.end("failed", said)
+    suite.note_failure(run, said)
+    listener.say(f"{run.name} failed: {said}")
+
+
+def last_words(log: Path, start: int = 0) -> str:
+    """The last line of a log, from a byte on, that says what went wrong."""
+    try:
+        lines = log.read_bytes()[start:].decode("utf-8", "replace").splitlines()[-200:]
+    except OSError:
+        return ""
+    said = [line.strip() for line in lines if line.strip()]
+    ours = [line.removeprefix("yurii: ") for line in said if line.startswith("yurii: ")]
+    return (ours or said or [""])[-1][:300]

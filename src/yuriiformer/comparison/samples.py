@@ -1,0 +1,99 @@
+"""Samples of a run's text, kept in its folder: the same prompts and seed for every run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from yuriiformer.data.store import TokenStore
+from yuriiformer.data.tokenizers import Tokenizer
+from yuriiformer.errors import YuriiError
+from yuriiformer.files import write_json
+from yuriiformer.model import sampling as model_sampling
+from yuriiformer.model.generate import stream
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.opening import about, find_checkpoint, open_model
+from yuriiformer.runs.run import SAMPLES, read_samples
+
+PROMPT_TOKENS = 8  # of a document of the validation split, where no prompt is given
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How text is drawn. No prompts: the first words of validation documents."""
+
+    prompts: tuple[str, ...] = ()
+    count: int = 2  # prompts taken from the data
+    max_new_tokens: int = 120
+    temperature: float = 0.8
+    top_k: int | None = 50
+    seed: int = 0
+
+
+def sample_run(folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ()) -> dict[str, Any]:
+    """The run's samples: those in its folder, if they are of this checkpoint and these settings,
+    else new ones. ``data`` are other places where the run's data may stand by now."""
+    settings = {**asdict(sampling), "prompts": list(sampling.prompts)}
+    made_from = {**about(find_checkpoint(folder)), "settings": settings}
+    known = read_samples(folder.path)
+    if known is not None and all(known.get(key) == made_from[key] for key in made_from):
+        return known
+    run = open_model(folder.path, data=data)
+    prompts = list(sampling.prompts) or _prompts(run.store, run.tokenizer, sampling.count)
+    ids = [tokens.tolist() for tokens in run.tokenizer.encode_batch(prompts)]
+    how = model_sampling.Sampling(sampling.temperature, sampling.top_k)
+    columns = list(
+        stream(run.model, ids, sampling.max_new_tokens, how, seed=sampling.seed,
+               end=run.tokenizer.end_of_text)
+    )  # fmt: skip
+    samples = []
+    for prompt, row in zip(prompts, zip(*columns, strict=True), strict=True):
+        text = [token for token in row if token is not None]
+        ended = run.tokenizer.end_of_text in text
+        words = run.tokenizer.decode(text[:-1] if ended else text)
+        samples.append({"prompt": prompt, "text": words, "ended": ended})
+    made = {**made_from, "samples": samples}
+    write_json(folder.path / SAMPLES, made)
+    return made
+
+
+def samples_of(
+    folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ()
+) -> tuple[list[dict[str, Any]], str]:
+    """The same for a page: the samples, and a line on them or on why there are none."""
+    try:
+        made = sample_run(folder, sampling, data)
+    except (YuriiError, OSError) as error:
+        return [], f"no sample: {error}"
+    return shown(made)
+
+
+def shown(made: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """Kept samples, and a line on how they were made."""
+    how = made["settings"]
+    note = (
+        f"{made['checkpoint']} checkpoint, step {made['step']:,}; temperature "
+        f"{how['temperature']:g}, top-k {how['top_k']}, seed {how['seed']}"
+    )
+    return made["samples"], note
+
+
+def _prompts(store: TokenStore, tokenizer: Tokenizer, count: int) -> list[str]:
+    """The beginnings of the first documents of the validation split."""
+    ends = np.flatnonzero(store.val[:1_000_000] == tokenizer.end_of_text)
+    starts: Sequence[int] = [0, *(int(end) + 1 for end in ends)]
+    prompts: list[str] = []
+    for start in starts:
+        piece = store.val[start : start + PROMPT_TOKENS]
+        if len(piece) < PROMPT_TOKENS or tokenizer.end_of_text in piece:
+            continue
+        prompt = tokenizer.decode(piece).rstrip("\ufffd")
+        if prompt.strip() and prompt not in prompts:
+            prompts.append(prompt)
+        if len(prompts) == count:
+            break
+    return prompts

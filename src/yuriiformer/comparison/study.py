@@ -1,0 +1,339 @@
+"""A study is a file: what is asked, what is compared, and what is expected, before anything runs.
+
+    title = "Is it the momentum or the table?"
+    preset = "tales-tiny"
+    seeds = [0, 1, 2]
+    baseline = "gd"
+    settings = { steps = 20 }
+
+    [[arms]]
+    label = "gd"
+    rule = "gd-lie-trotter"
+
+    [[hypotheses]]
+    claim = "..."
+    ...
+
+docs/comparing.md has every key. A study that has begun can grow (arms, seeds, hypotheses), but what
+stood in it stays; what came after the first finished run is marked as late.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from yuriiformer.comparison.arms import (
+    GROUPS,
+    ArmSpec,
+    check_names,
+    parse_seeds,
+    parse_settings,
+    slug,
+    vary,
+)
+from yuriiformer.errors import ConfigError, YuriiError, did_you_mean
+from yuriiformer.methods.references import get_rule
+from yuriiformer.methods.rule import Rule
+from yuriiformer.training.presets import PRESETS
+
+Direction = Literal["lower", "higher", "equal"]
+Metric = Literal["final", "exact", "best"]
+ARM_KEYS = ("label", "rule", "rules", "equations", "streams", "coefficients", "settings", "grid",
+            "why")  # fmt: skip
+KEYS = ("title", "question", "preset", "metric", "settings", "seeds", "baseline", "grid", "arms",
+        "families", "hypotheses")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A claim about two arms, by their labels. ``difference`` is the smallest of interest, in nats
+    per token; families are corrected for their own number of tests."""
+
+    claim: str
+    arm: str
+    against: str
+    direction: Direction = "lower"
+    difference: float = 0.0
+    family: str = "main"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study's file, read and checked."""
+
+    path: Path
+    text: str = field(repr=False)
+    title: str
+    question: str
+    preset: str
+    metric: Metric
+    settings: Mapping[str, Any]
+    seeds: Sequence[int]
+    baseline: str | None
+    arms: Sequence[ArmSpec]
+    families: Mapping[str, str]
+    hypotheses: Sequence[Hypothesis]
+
+    def definition(self) -> dict[str, Any]:
+        """What the study says, as plain data."""
+        arms = [{**arm.entry(), "rule": arm.rule.to_dict()} for arm in self.arms]
+        return {
+            "title": self.title,
+            "question": self.question,
+            "preset": self.preset,
+            "metric": self.metric,
+            "settings": dict(self.settings),
+            "baseline": self.baseline,
+            "families": dict(self.families),
+            "seeds": list(self.seeds),
+            "arms": arms,
+            "hypotheses": [asdict(each) for each in self.hypotheses],
+        }
+
+
+def read_study(path: Path) -> Study:
+    """From a TOML file; errors name it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except FileNotFoundError:
+        raise ConfigError(f"no study {str(path)!r}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not a study: {error}") from None
+    try:
+        return _Reader(path).study(text, data)
+    except YuriiError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the parts of a study. Rule files are looked for beside it."""
+
+    path: Path
+
+    def study(self, text: str, data: Mapping[str, Any]) -> Study:
+        _known(data, KEYS, "the study")
+        preset = _text(data, "preset", "tales-tiny")
+        if preset not in PRESETS:
+            raise ConfigError(f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}")
+        metric = _choice(data, "metric", Metric, "final")
+        grid = _table(data, "grid")
+        arms = [arm for entry in _list(data, "arms", dict) for arm in self._arms(entry, grid)]
+        if not arms:
+            raise ConfigError("it has no arms: [[arms]] with a label and a rule")
+        check_names([arm.entry() for arm in arms])
+        labels = [arm.label for arm in arms]
+        baseline = data.get("baseline")
+        if baseline is not None and baseline not in labels:
+            raise ConfigError(f"the baseline {baseline!r} is no arm{_hint(baseline, labels)}")
+        families = {str(name): str(words) for name, words in _table(data, "families").items()}
+        hypotheses = [
+            _hypothesis(number, entry, labels)
+            for number, entry in enumerate(_list(data, "hypotheses", dict), 1)
+        ]
+        _check_hypotheses(hypotheses, families)
+        settings = parse_settings(_table(data, "settings"))
+        if metric == "exact":
+            settings = {"exact": True, **settings}
+        return Study(
+            path=self.path,
+            text=text,
+            title=_text(data, "title", self.path.stem),
+            question=_text(data, "question", ""),
+            preset=preset,
+            metric=metric,
+            settings=settings,
+            seeds=_seeds(data.get("seeds", [0])),
+            baseline=baseline,
+            arms=arms,
+            families=families,
+            hypotheses=hypotheses,
+        )
+
+    def _arms(self, entry: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[ArmSpec]:
+        """Those of one entry: a rule under a label, or several under their own labels."""
+        _known(entry, ARM_KEYS, "an arm")
+        what = [key for key in ("rule", "rules", "equations") if key in entry]
+        name = repr(entry.get("label", entry.get("rules", "")))
+        if len(what) != 1:
+            raise ConfigError(f"arm {name} needs one of rule, rules and equations")
+        if "label" not in entry and what != ["rules"]:
+            raise ConfigError(f"an arm has no label ({what[0]} = {str(entry[what[0]])[:40]!r})")
+        if "label" in entry and what == ["rules"]:
+            raise ConfigError(f"arm {name}: several rules have their own labels; leave label out")
+        if what != ["equations"] and ("streams" in entry or "coefficients" in entry):
+            raise ConfigError(f"arm {name}: streams and coefficients go with equations")
+        settings = parse_settings(_table(entry, "settings"))
+        why = _text(entry, "why", "")
+        axes = {**grid, **_table(entry, "grid")}
+        for rule in self._rules(entry, what[0]):
+            label = _text(entry, "label", rule.label)
+            folder = slug(label if "label" in entry else rule.name)
+            arm = ArmSpec(label, folder, rule, settings, why)
+            for point in _points(axes):
+                yield vary(arm, point)
+
+    def _rules(self, entry: Mapping[str, Any], what: str) -> list[Rule]:
+        if what == "equations":
+            options = {key: entry[key] for key in ("streams", "coefficients") if key in entry}
+            text, label = _text(entry, "equations", ""), _text(entry, "label", "")
+            note = _text(entry, "why", "")
+            return [Rule.from_dict(
+                {"name": slug(label), "label": label, "equations": text, "note": note, **options},
+                source=f"arm {label!r}",
+            )]  # fmt: skip
+        if what == "rule":
+            return [self._rule(_text(entry, "rule", ""))]
+        names = _list(entry, "rules", str)
+        if not names:
+            raise ConfigError("rules = [] names no rule")
+        return [rule for name in names
+                for rule in (GROUPS[name]() if name in GROUPS else [self._rule(name)])]  # fmt: skip
+
+    def _rule(self, reference: str) -> Rule:
+        beside = self.path.parent / reference
+        file = reference.partition(".toml")[1] and (self.path.parent / _file(reference)).exists()
+        return get_rule(str(beside) if file else reference)
+
+
+def _file(reference: str) -> str:
+    return reference.partition(".toml")[0] + ".toml"
+
+
+def _points(axes: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Any], ...]]:
+    """All combinations of a grid's values."""
+    for name, values in axes.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"grid: {name} must be a list of values, not {values!r:.40}")
+    yield from itertools.product(*([(name, v) for v in values] for name, values in axes.items()))
+
+
+def _seeds(value: Any) -> list[int]:
+    if isinstance(value, str):
+        return parse_seeds(value)
+    whole = isinstance(value, list) and all(type(each) is int for each in value)
+    if not whole or not value or len(set(value)) < len(value):
+        raise ConfigError(f"seeds must be a list of different whole numbers, not {value!r:.60}")
+    return list(value)
+
+
+def _hypothesis(number: int, entry: Mapping[str, Any], labels: Sequence[str]) -> Hypothesis:
+    known = list(Hypothesis.__dataclass_fields__)
+    what = f"hypothesis {number}"
+    _known(entry, known, what)
+    for key in ("claim", "arm", "against"):
+        if not _text(entry, key, "", what).strip():
+            raise ConfigError(f"{what} has no {key!r}")
+    for key in ("arm", "against"):
+        if entry[key] not in labels:
+            raise ConfigError(
+                f"{what} ({entry['claim'][:40]!r}) names an unknown arm {entry[key]!r}"
+                f"{_hint(entry[key], labels)}"
+            )
+    if entry["arm"] == entry["against"]:
+        raise ConfigError(f"{what} compares {entry['arm']!r} with itself")
+    direction = _choice(entry, "direction", Direction, "lower", what)
+    size = entry.get("difference", 0.0)
+    if isinstance(size, bool) or not isinstance(size, int | float) or not 0 <= size < 1e6:
+        raise ConfigError(f"{what}: difference must be a number of nats from 0 on, not {size!r}")
+    if direction == "equal" and size == 0:
+        raise ConfigError(
+            f"{what}: 'equal' needs difference > 0, the largest that still counts as equal"
+        )
+    family = _text(entry, "family", "main", what)
+    return Hypothesis(entry["claim"], entry["arm"], entry["against"], direction, float(size),
+                      family)  # fmt: skip
+
+
+def _check_hypotheses(hypotheses: Sequence[Hypothesis], families: Mapping[str, str]) -> None:
+    """No claim twice, and no family that is another one misspelt."""
+    claims = [each.claim for each in hypotheses]
+    twice = [claim for claim in claims if claims.count(claim) > 1]
+    if twice:
+        raise ConfigError(f"two hypotheses have the claim {twice[0][:60]!r}")
+    named = list(dict.fromkeys(each.family for each in hypotheses))
+    if families:
+        for name in named:
+            if name not in families:
+                raise ConfigError(f"unknown family {name!r}{_hint(name, list(families))}")
+        return
+    for name in named:
+        near = did_you_mean(name, [other for other in named if other != name])
+        if near:
+            raise ConfigError(
+                f"family {name!r} looks like another one misspelt{near}. If both are meant, "
+                'declare them: [families] with a line NAME = "what it asks" for each'
+            )
+
+
+def _known(data: Mapping[str, Any], keys: Sequence[str], what: str) -> None:
+    for key in data:
+        if key not in keys:
+            raise ConfigError(f"{what} has an unknown key {key!r}{_hint(key, keys)}")
+
+
+def _hint(word: object, known: Sequence[str]) -> str:
+    return did_you_mean(str(word), known) or f"; there are {', '.join(known)}"
+
+
+def _text(data: Mapping[str, Any], key: str, default: str, what: str = "") -> str:
+    value = data.get(key, default)
+    if not isinstance(value, str):
+        raise ConfigError(f"{f'{what}: ' if what else ''}{key} must be text, not {value!r:.40}")
+    return value
+
+
+def _choice(data: Mapping[str, Any], key: str, kind: Any, default: str, what: str = "") -> Any:
+    value = data.get(key, default)
+    if value not in get_args(kind):
+        words = ", ".join(get_args(kind))
+        raise ConfigError(f"{f'{what}: ' if what else ''}{key} {value!r} is not one of {words}")
+    return value
+
+
+def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = data.get(key, {})
+    if not isinstance(value, dict):
+        raise ConfigError(f"{key} must be a table, not {value!r:.40}")
+    return value
+
+
+def _list(data: Mapping[str, Any], key: str, kind: type) -> list[Any]:
+    value = data.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(each, kind) for each in value):
+        raise ConfigError(f"{key} must be a list of {'tables' if kind is dict else 'texts'}")
+    return value
+
+
+def grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """What a study's new definition adds to the one that has begun; anything else is refused."""
+    for key in ("title", "question", "preset", "metric", "settings", "baseline", "families"):
+        if before[key] != after[key]:
+            raise ConfigError(f"{key} changed from {_short(before[key])} to {_short(after[key])}")
+    names: dict[str, Callable[[Any], Any]] = {
+        "arms": lambda arm: arm["label"],
+        "seeds": lambda seed: seed,
+        "hypotheses": lambda each: each["claim"],
+    }
+    added = {}
+    for key, name in names.items():
+        now = {name(each): each for each in after[key]}
+        for each in before[key]:
+            if name(each) not in now:
+                raise ConfigError(f"{name(each)!r} is gone from its {key}")
+            if now[name(each)] != each:
+                raise ConfigError(f"{name(each)!r} changed in its {key}")
+        known = {name(each) for each in before[key]}
+        added[key] = [each for each in after[key] if name(each) not in known]
+    return added
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,274 @@
+"""The configuration of a run: complete, typed, plain data when saved.
+
+Five parts: the model, the recipe (what is optimised and how), how it is judged, the machine it
+runs on, and the run's habits. All but the habits can change a number that comes out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from yuriiformer.errors import ConfigError, did_you_mean, one_line
+from yuriiformer.model.config import ModelConfig, Precision
+
+Matrices = Literal["muon", "adamw"]
+Scale = Literal["original", "rms"]  # of Muon's updates
+MOST_THREADS = 1024
+Compile = Literal["auto", "on", "off"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is optimised and how. The defaults are the paper's for TinyStories."""
+
+    steps: int = 10_000
+    """Optimiser steps."""
+    warmup: int | None = None
+    """Steps of linear warmup; a tenth of the steps if not given, as in the paper."""
+    sequences: int = 480
+    """Sequences a step, over all micro-batches and processes."""
+    seed: int = 0
+    """Fixes the weights' start and the order of the data."""
+    matrices: Matrices = "muon"
+    """Optimiser of the matrices that are not embeddings: Muon, or AdamW for everything."""
+    muon_lr: float = 0.02
+    """Peak learning rate of Muon (matrices)."""
+    matrix_lr: float | None = None
+    """Peak learning rate of matrices under --matrices adamw; AdamW's if not given."""
+    adamw_lr: float = 6e-4
+    """Peak learning rate of AdamW (embeddings, norms, coefficients)."""
+    coefficient_lr: float = 5.0
+    """Learning rate of the rule's coefficients, as a multiple of AdamW's."""
+    final_lr: float = 0.1
+    """Where the cosine ends, as a fraction of the peak."""
+    weight_decay: float = 0.1
+    """Of embeddings, and of matrices under --matrices adamw; everything else has none."""
+    muon_momentum: float = 0.95
+    """Momentum of Muon (Nesterov)."""
+    muon_steps: int = 5
+    """Newton-Schulz steps of Muon."""
+    muon_scale: Scale = "original"
+    """Size of Muon's updates: sqrt(max(1, rows/cols)), or rms: like AdamW's."""
+    split_fused: bool = False
+    """Let Muon treat the maps of a fused projection (QKV) apart."""
+    adamw_beta1: float = 0.9
+    """AdamW's first decay."""
+    adamw_beta2: float = 0.95
+    """AdamW's second decay."""
+    adamw_eps: float = 1e-8
+    """AdamW's epsilon."""
+    clip: float = 1.0
+    """Largest norm of the whole gradient; 0 does not clip."""
+
+    def __post_init__(self) -> None:
+        _whole(self, "steps", least=1)
+        _whole(self, "sequences", least=1)
+        _whole(self, "seed", least=None)
+        _whole(self, "muon_steps", least=1)
+        if self.warmup is not None:
+            _whole(self, "warmup", least=0)
+            if self.warmup > self.steps:
+                raise ConfigError(f"warmup={self.warmup} is longer than the run of {self.steps}")
+        for name in ("muon_lr", "adamw_lr", "coefficient_lr", "final_lr", "weight_decay", "clip"):
+            _number(self, name, least=0.0)
+        for name in ("muon_momentum", "adamw_beta1", "adamw_beta2"):
+            _number(self, name, least=0.0, below=1.0)
+        _number(self, "adamw_eps", least=0.0)
+        _one_of(self, "matrices", ("muon", "adamw"))
+        if self.matrix_lr is not None:
+            _number(self, "matrix_lr", least=0.0)
+            if self.uses_muon:
+                raise ConfigError("matrix_lr is for matrices=adamw; the rate of Muon is muon_lr")
+        _one_of(self, "muon_scale", ("original", "rms"))
+
+    @property
+    def uses_muon(self) -> bool:
+        return self.matrices == "muon"
+
+    @property
+    def matrix_peak(self) -> float:
+        """Of matrices that AdamW has."""
+        return self.adamw_lr if self.matrix_lr is None else self.matrix_lr
+
+    @property
+    def warmup_steps(self) -> int:
+        return self.steps // 10 if self.warmup is None else self.warmup
+
+
+@dataclass(frozen=True)
+class Validation:
+    """How a run is judged while it trains."""
+
+    eval_every: int = 100
+    """Steps between validations; 0 never validates."""
+    eval_sequences: int = 4800
+    """Sequences of a validation, always the same; a smaller set is gone through again."""
+    exact: bool = False
+    """After the last step, also the exact loss: every token of the validation split once."""
+
+    def __post_init__(self) -> None:
+        _whole(self, "eval_every", least=0)
+        _whole(self, "eval_sequences", least=1)
+        _flag(self, "exact")
+        if self.exact and not self.eval_every:
+            raise ConfigError("exact needs validations: eval_every is 0")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What it runs on: changes rounding and speed, not what is computed."""
+
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    micro_batch: int = 30
+    """Sequences in memory at a time; gradients are accumulated to the whole step."""
+    precision: Precision = "auto"
+    """Of oracles and output projection: auto is bfloat16 where the hardware has it."""
+    stream_precision: Literal["float32", "bfloat16"] = "float32"
+    """Of X and V between blocks."""
+    compile: Compile = "auto"
+    """Compile the blocks: auto does on a GPU, and on a CPU with a C++ compiler for long runs."""
+    recompute: bool = False
+    """Keep only the streams between blocks and recompute the rest in the backward pass: less
+    memory, about a third more work."""
+    threads: int | None = None
+    """CPU threads of each process; torch's own choice if not given."""
+    deterministic: bool = False
+    """On a GPU: algorithms that give the same bits every time, where there are (a CPU's do)."""
+
+    def __post_init__(self) -> None:
+        _whole(self, "micro_batch", least=1)
+        if self.threads is not None:
+            _whole(self, "threads", least=1)
+            if self.threads > MOST_THREADS:
+                raise ConfigError(f"threads={self.threads} is more than {MOST_THREADS}")
+        _one_of(self, "precision", ("auto", "float32", "bfloat16"))
+        _one_of(self, "stream_precision", ("float32", "bfloat16"))
+        _one_of(self, "compile", ("auto", "on", "off"))
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What a run writes and when: changes no number."""
+
+    save_every: int = 100
+    """Steps between checkpoints to go on from."""
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """A loss or gradient that is not finite: stop the run, or drop the step and count it."""
+    tensorboard: bool = True
+    """Also write TensorBoard files, where it is installed."""
+    wandb: str | None = None
+    """Also log to this Weights & Biases project."""
+
+    def __post_init__(self) -> None:
+        _whole(self, "save_every", least=1)
+        _one_of(self, "on_nonfinite", ("stop", "skip"))
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """All of a run but its data and its folder."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    recipe: Recipe = field(default_factory=Recipe)
+    validation: Validation = field(default_factory=Validation)
+    machine: Machine = field(default_factory=Machine)
+    habits: Habits = field(default_factory=Habits)
+
+    def with_vocabulary(self, vocab_size: int, valid_vocab: int | None) -> TrainConfig:
+        model = replace(self.model, vocab_size=vocab_size, valid_vocab=valid_vocab)
+        return replace(self, model=model)
+
+    def to_dict(self) -> dict[str, Any]:
+        parts: dict[str, Any] = {"model": self.model.to_dict()}
+        for name in PARTS:
+            part = getattr(self, name)
+            parts[name] = {each.name: getattr(part, each.name) for each in fields(part)}
+        return parts
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TrainConfig:
+        try:
+            model = ModelConfig.from_dict(data["model"])
+            parts = {name: _part(kind, data[name]) for name, kind in PARTS.items()}
+        except (KeyError, TypeError) as error:
+            raise ConfigError(f"not a run's configuration: {error}") from None
+        return cls(model, **parts)
+
+
+def read_config(path: Path) -> TrainConfig:
+    """From a file: a configuration alone, a run's ``config.json`` or an archived run, which have
+    one in them."""
+    try:
+        raw = path.read_bytes()
+        data = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    except (OSError, EOFError, zlib.error) as error:
+        said = getattr(error, "strerror", None) or one_line(error)
+        raise ConfigError(f"{path} cannot be read: {said}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON: {one_line(error)}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} is no configuration: it holds no object")
+    try:
+        return TrainConfig.from_dict(data.get("config", data))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+PARTS: dict[str, type] = {
+    "recipe": Recipe,
+    "validation": Validation,
+    "machine": Machine,
+    "habits": Habits,
+}
+
+
+def _part(kind: type, data: Mapping[str, Any]) -> Any:
+    known = [each.name for each in fields(kind)]
+    for key in data:
+        if key not in known:
+            raise ConfigError(f"unknown field {key!r}{did_you_mean(str(key), known)}")
+    return kind(**data)
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The fields, by their own names, in which two saved configurations differ."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for part in dict.fromkeys([*before, *after]):
+        one, two = before.get(part, {}), after.get(part, {})
+        for name in dict.fromkeys([*one, *two]):
+            if one.get(name) != two.get(name):
+                found[name] = (one.get(name), two.get(name))
+    return found
+
+
+def _whole(part: object, name: str, least: int | None) -> None:
+    value = getattr(part, name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{name} must be a whole number, not {value!r}")
+    if least is not None and value < least:
+        raise ConfigError(f"{name} must be at least {least}, not {value}")
+
+
+def _number(part: object, name: str, least: float, below: float = float("inf")) -> None:
+    value = getattr(part, name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < below:
+        bound = "" if below == float("inf") else f" and below {below:g}"
+        raise ConfigError(f"{name} must be a number of at least {least:g}{bound}, not {value!r}")
+
+
+def _flag(part: object, name: str) -> None:
+    if not isinstance(getattr(part, name), bool):
+        raise ConfigError(f"{name} must be true or false, not {getattr(part, name)!r}")
+
+
+def _one_of(part: object, name: str, allowed: tuple[str, ...]) -> None:
+    value = getattr(part, name)
+    if value not in allowed:
+        raise ConfigError(f"{name}={value!r} is not one of {', '.join(allowed)}")

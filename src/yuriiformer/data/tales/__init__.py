@@ -1,0 +1,1 @@
+"""The embedded corpus: generated stories whose entropy is known exactly."""

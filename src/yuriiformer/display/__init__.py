@@ -1,0 +1,1 @@
+"""What tables, figures and pages share."""

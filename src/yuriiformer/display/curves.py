@@ -1,0 +1,69 @@
+"""Curves made ready to be drawn: smoothed, thinned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+REACH = 4.0  # standard deviations after which a Gaussian counts as zero
+
+
+def smooth(step: Any, value: Any, sigma: float) -> Floats:
+    """Weighted means with Gaussian weights of the distance in steps.
+
+    Weights are normalised over what is there, so ends and gaps (NaN) are not pulled to anything;
+    where a value is NaN the result is NaN as well. Steps must not fall.
+    """
+    x, y = np.asarray(step, dtype=np.float64), np.asarray(value, dtype=np.float64)
+    if sigma <= 0 or len(x) < 2:
+        return y.copy()
+    there = np.isfinite(y)
+    filled = np.where(there, y, 0.0)
+    spacing = np.diff(x)
+    if spacing[0] > 0 and np.allclose(spacing, spacing[0], rtol=1e-9, atol=0.0):
+        sums, weights = _even(filled, there, spacing[0] / sigma)
+    else:
+        sums, weights = _uneven(x / sigma, filled, there)
+    found = np.full(len(y), np.nan)
+    found[there] = sums[there] / weights[there]
+    return found
+
+
+def _even(y: Floats, there: NDArray[np.bool_], distance: float) -> tuple[Floats, Floats]:
+    """One kernel for all points, ``distance`` standard deviations from one to the next."""
+    half = min(int(REACH / distance), len(y) - 1)
+    kernel = np.exp(-0.5 * (distance * np.arange(-half, half + 1)) ** 2)
+    middle = slice(half, half + len(y))
+    return np.convolve(y, kernel)[middle], np.convolve(there.astype(np.float64), kernel)[middle]
+
+
+def _uneven(x: Floats, y: Floats, there: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """A kernel for each point; ``x`` in standard deviations."""
+    lows = np.searchsorted(x, x - REACH, side="left")
+    highs = np.searchsorted(x, x + REACH, side="right")
+    sums, weights = np.empty(len(y)), np.empty(len(y))
+    for i, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        kernel = np.exp(-0.5 * (x[low:high] - x[i]) ** 2)
+        sums[i] = kernel @ y[low:high]
+        weights[i] = kernel @ there[low:high]
+    return sums, weights
+
+
+def thin(x: Any, y: Any, buckets: int) -> Indices:
+    """Indices to draw instead of all: the first, the last, and the lowest and highest of each
+    bucket of x, so that no extreme is lost. All of them, if that is no fewer."""
+    across, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    n = len(values)
+    if n <= 2 * buckets + 2 or across[-1] <= across[0]:
+        return np.arange(n)
+    width = (across[-1] - across[0]) / buckets
+    bucket = np.minimum((across - across[0]) / width, buckets - 1).astype(np.intp)
+    starts = np.flatnonzero(np.diff(bucket, prepend=-1))
+    # Within each bucket the lowest, or the highest, comes first; of a gap its first NaN.
+    rising = np.lexsort((np.where(np.isnan(values), np.inf, values), bucket))
+    falling = np.lexsort((np.where(np.isnan(values), np.inf, -values), bucket))
+    return np.unique(np.concatenate(([0, n - 1], rising[starts], falling[starts])))

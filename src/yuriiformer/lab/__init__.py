@@ -1,0 +1,1 @@
+"""The rules on plain optimisation, where theory exists."""

@@ -1,0 +1,190 @@
+"""The update rules on plain optimisation: settings, starts, trajectories.
+
+Rules run by the same interpreter as in a model, with oracles that are downhill directions of a
+known function and, unless asked for, without LN_v.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from yuriiformer.errors import ConfigError, did_you_mean
+from yuriiformer.lab.problems import Problem
+from yuriiformer.methods.catalog import controls, paper, rules, standard
+from yuriiformer.methods.coefficients import implied, resolve
+from yuriiformer.methods.interpreter import run_rule, unit
+from yuriiformer.methods.references import get_rule
+from yuriiformer.methods.rule import Rule
+
+Constants = Literal["classical", "model"]
+GROUPS = {"all": rules, "paper": paper, "standard": standard, "controls": controls}
+FAR = 1e12  # times the first distance: who is so far away does not come back
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a rule runs with: the step size in its oracles, and its coefficients block by block."""
+
+    h: float
+    blocks: tuple[Mapping[str, float], ...]
+
+    @property
+    def steady(self) -> bool:
+        """Whether all blocks have the same coefficients."""
+        return all(each == self.blocks[0] for each in self.blocks)
+
+    def with_momentum(self, h: float, momentum: float, names: Iterable[str]) -> Setting:
+        """Another step size, and one value for all the coefficients named."""
+        new = dict.fromkeys(names, momentum)
+        return replace(self, h=h, blocks=tuple({**each, **new} for each in self.blocks))
+
+
+@dataclass(frozen=True)
+class Path:
+    """X after every block, the start first; ``stopped`` is the block after which it had gone too
+    far away, or was no number."""
+
+    X: Tensor  # (block, token, d)
+    stopped: int | None
+
+
+@cache
+def default_rules(problem: str) -> tuple[str, ...]:
+    text = (files("yuriiformer.lab") / "lab.toml").read_text(encoding="utf-8")
+    return tuple(tomllib.loads(text)[problem])
+
+
+def named_rules(names: Sequence[str]) -> list[Rule]:
+    """Rules by name, file or variation; a group's name stands for all of it. Each once."""
+    found: dict[str, Rule] = {}
+    for name in names:
+        members = GROUPS[name].values() if name in GROUPS else [get_rule(name)]
+        for rule in members:
+            same = found.setdefault(rule.name, rule)
+            if same != rule:
+                raise ConfigError(f"two different rules are called {rule.name!r}: rename one")
+    return list(found.values())
+
+
+def momentum_of(rule: Rule) -> tuple[str, ...]:
+    """The coefficients that are momentum by their names and have no value of the rule's own."""
+    return tuple(name for name in _by_name(rule) if name.startswith(("mu", "beta")))
+
+
+def _by_name(rule: Rule) -> list[str]:
+    """Coefficients that start where their name alone says."""
+    return [
+        name
+        for name, spec in rule.specs.items()
+        if implied(name) and spec.initial == resolve(name, None).initial
+    ]
+
+
+def classical(rule: Rule, m: float, L: float) -> tuple[float, float]:
+    """Step size and momentum that are optimal (or customary) for curvatures from m to L, for the
+    method that the rule's coefficients make it: with ``mu*`` Nesterov's, with ``beta*`` alone
+    Polyak's, else gradient descent."""
+    root = math.sqrt(L / m)
+    momentum = (root - 1) / (root + 1)
+    if any(name.startswith("mu") for name in rule.coefficients):
+        return 1 / L, momentum
+    if any(name.startswith("beta") for name in rule.coefficients):
+        return 4 / (math.sqrt(L) + math.sqrt(m)) ** 2, momentum**2
+    return 2 / (m + L), 0.0
+
+
+def setting(
+    rule: Rule,
+    problem: Problem,
+    steps: int,
+    *,
+    h: float | None = None,
+    constants: Constants = "classical",
+    given: Mapping[str, float] | None = None,
+) -> Setting:
+    """The step size and coefficients of a rule.
+
+    Classical constants take the place of ``mu*`` and ``beta*`` that the rule leaves to their
+    names; ``gamma*`` and ``delta*`` are 1; what a rule sets itself (also as a schedule over the
+    blocks) stays; ``given`` is above all. Of a function without known curvature there are no
+    classical constants, and a step size must be given.
+    """
+    new: dict[str, float] = {}
+    if problem.m is not None and problem.L is not None:
+        best, momentum = classical(rule, problem.m, problem.L)
+        h = best if h is None else h
+        if constants == "classical":
+            new = dict.fromkeys(momentum_of(rule), momentum)
+    if h is None:
+        raise ConfigError("this function's curvature is not known: give a step size")
+    if not (math.isfinite(h) and h > 0):
+        raise ConfigError(f"--step-size must be a number above 0, not {h:g}")
+    new |= {name: value for name, value in (given or {}).items() if name in rule.specs}
+    blocks = [
+        {name: new[name] if name in new else spec.value(t, steps)
+         for name, spec in rule.specs.items()}
+        for t in range(steps)
+    ]  # fmt: skip
+    return Setting(h, tuple(blocks))
+
+
+def parse_given(texts: Sequence[str], chosen: Sequence[Rule]) -> dict[str, float]:
+    """``mu=0.5`` … as numbers; each must be a coefficient of some rule."""
+    known = list(dict.fromkeys(name for rule in chosen for name in rule.coefficients))
+    found = {}
+    for text in texts:
+        name, equals, number = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise ConfigError(f"--set {text!r}: write NAME=NUMBER, such as mu=0.5")
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are {', '.join(known) or 'none'}"
+            raise ConfigError(f"--set {text!r}: no rule here has a coefficient {name!r}{hint}")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise ConfigError(f"--set {text!r}: {number!r} is not a number") from None
+        if not math.isfinite(found[name]):
+            raise ConfigError(f"--set {text!r}: the value must be finite")
+    return found
+
+
+def first_streams(rule: Rule, X: Tensor) -> dict[str, Tensor]:
+    """How streams start here, where there are no tables: X at the problem's start; ``tied`` ones
+    at the same; others at rest, which is zero. ``normalized`` is the same through `unit`."""
+    streams = {}
+    for name, start in rule.streams.items():
+        value = X if name == "X" or start == "tied" else torch.zeros_like(X)
+        streams[name] = unit(value) if start == "normalized" else value
+    return streams
+
+
+def run(problem: Problem, rule: Rule, setup: Setting, *, norm: bool = False) -> Path:
+    """A rule's way from the problem's start, as many blocks as the setting has."""
+    streams = first_streams(rule, problem.start)
+    ways = [streams["X"]]
+    centre = problem.minimiser if problem.minimiser is not None else torch.zeros_like(ways[0])
+    limit = FAR * max(float((ways[0] - centre).norm()), 1.0)
+    attn, mlp = problem.oracles(setup.h)
+    for number, values in enumerate(setup.blocks, 1):
+        streams = run_rule(
+            rule,
+            streams,
+            attn=attn,
+            mlp=mlp,
+            coefficients=values,
+            velocity_norm=unit if norm else None,
+        )
+        away = float((streams["X"] - centre).norm())
+        if not away <= limit:  # also where it is no number
+            return Path(torch.stack(ways), number)
+        ways.append(streams["X"])
+    return Path(torch.stack(ways), None)

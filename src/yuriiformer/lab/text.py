@@ -1,0 +1,187 @@
+"""What the lab found, as a table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from yuriiformer.display.columns import display_width, printable
+
+LETTERS = {"mu": "μ", "beta": "β", "gamma": "γ", "delta": "δ"}
+SPLITS = {
+    "even": "half of it each, the same minimum",
+    "spectrum": "two parts that do not commute, the same minimum",
+    "shifted": "half of it each, with minima apart",
+}
+USUAL = "h is in the oracles; γ = δ = 1 unless shown; velocities start at rest."
+GAP = "  "
+
+
+def lab_text(data: Mapping[str, Any], width: int = 120) -> str:
+    """Head, table and notes; remarks go on in further lines where the terminal is narrow."""
+    build = _quadratic if data["problem"] == "quadratic" else _particles
+    head, titles, rows, notes = build(data)
+    if data["options"]["norm"] and data["options"]["dim"] == 2:
+        notes.append("In 2 dimensions LN_v leaves only the directions ±(1, -1): try --dim 16.")
+    lines = [line for note in notes for line in _wrapped(note, width)]
+    return "\n".join([*head, "", *_aligned(titles, rows, width), "", *lines])
+
+
+Parts = tuple[list[str], list[str], list[list[str]], list[str]]
+
+
+def _quadratic(data: Mapping[str, Any]) -> Parts:
+    options = data["options"]
+    d = options["dim"]
+    closed = ", ".join(f"{name} {rate:.4f}" for name, rate in data["closed_forms"].items())
+    head = [
+        f"quadratic: {d} dimension{'s' * (d > 1)}, condition number {options['condition']:g}; "
+        f"attention and MLP see {SPLITS[options['split']]}",
+        f"textbook rates a block for the whole gradient: {closed}",
+    ]
+    titles = ["rule", "A+M", "h", "coefficients", "theory", "fitted", "a call", "off by", "remarks"]
+    rows = []
+    for each in data["rules"]:
+        theory, fitted = each["theory"], each["fitted"]
+        call = theory["call"] if theory["call"] is not None else fitted["call"]
+        rows.append([
+            *_name(each),
+            _rate(theory["block"]),
+            _rate(fitted["block"]),
+            _rate(call),
+            _number(each["bias"]),
+            "; ".join(each["remarks"]),
+        ])  # fmt: skip
+    notes = [
+        "theory: spectral radius of the block's matrix; fitted: to the measured distances; both a "
+        "block. a call: theory (if none, fitted) an oracle call. off by: distance of the limit to "
+        "the minimum.",
+        USUAL,
+    ]
+    return head, titles, rows, notes
+
+
+def _particles(data: Mapping[str, Any]) -> Parts:
+    options = data["options"]
+    kind = {
+        "gradient": "the exact gradient of J",
+        "attention": "softmax attention itself, no gradient of one function",
+    }[options["oracle"]]
+    head = [
+        f"particles: {options['tokens']} tokens in {options['dim']} dimensions; "
+        f"attention's oracle is {kind}",
+        "J = -½ Σ log Z_i + (c/4) Σ (|x_i|² - r²)², Z_i = Σ_j exp<x_i, x_j>, "
+        f"c = {data['ring']['stiffness']:g}, r = {data['ring']['radius']:g}",
+    ]
+    titles = ["rule", "A+M", "h", "coefficients", "J", "log E", "clusters", "blocks", "remarks"]
+    rows = [
+        [
+            *_name(each),
+            _from_to(each["value"], 1),
+            _from_to(each["log_energy"], 1),
+            f"{each['clusters'][0]} → {each['clusters'][-1]}",
+            str(settled(each["clusters"])),
+            "; ".join(each["remarks"]),
+        ]
+        for each in data["rules"]
+    ]
+    notes = [
+        f"clusters: groups of tokens joined at distances below {options['distance']:g}; blocks: "
+        "until their last number was reached for good.",
+        USUAL,
+    ]
+    return head, titles, rows, notes
+
+
+def settled(counts: Sequence[int]) -> int:
+    """The first index from which a sequence no longer changes."""
+    index = len(counts) - 1
+    while index > 0 and counts[index - 1] == counts[-1]:
+        index -= 1
+    return index
+
+
+def _name(each: Mapping[str, Any]) -> list[str]:
+    calls = each["calls"]
+    return [
+        printable(each["rule"]["name"]),
+        f"{calls['attn']}+{calls['mlp']}",
+        f"{each['step_size']:.4g}",
+        short_coefficients(each["coefficients"]),
+    ]
+
+
+def short_coefficients(values: Mapping[str, Sequence[float]]) -> str:
+    """``μ=β=0.82``: those of one value together; first and last where blocks differ. A γ or δ of 1
+    goes without saying, and so does an index that changes nothing."""
+    texts = {name: _first_last(*ends) for name, ends in values.items()}
+    shown = {}
+    for name, text in texts.items():
+        base = name.removesuffix("_half")
+        if base in ("gamma", "delta") and text == "1":
+            continue
+        same = texts.get(base) == texts.get(f"{base}_half", texts.get(base))
+        letter = LETTERS.get(base, base)
+        shown[letter if same or base == name else f"{letter}½"] = text
+    ordered = sorted(shown, key=_rank)
+    groups: dict[str, list[str]] = {}
+    for letter in ordered:
+        groups.setdefault(shown[letter], []).append(letter)
+    return " ".join(f"{'='.join(group)}={text}" for text, group in groups.items()) or "–"
+
+
+def _first_last(first: float, last: float) -> str:
+    return f"{first:.3g}" if first == last else f"{first:.3g}…{last:.3g}"
+
+
+def _rate(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.6f}" if 0.9995 < value < 1.0005 else f"{value:.4f}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+def _from_to(values: Sequence[float | None], digits: int) -> str:
+    ends = (values[0], values[-1])
+    texts = [
+        "–" if end is None else f"{end:.{digits}f}" if abs(end) < 1e6 else f"{end:.1e}"
+        for end in ends
+    ]
+    return " → ".join(texts)
+
+
+def _aligned(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Columns side by side; the last one takes what is left, in as many lines as it needs."""
+    fixed = len(titles) - 1
+    table = [titles, *rows]
+    widths = [max(display_width(row[column]) for row in table) for column in range(fixed)]
+    used = sum(widths) + len(GAP) * fixed
+    room = max(24, width - used)
+    lines = []
+    for row in table:
+        cells = [cell + " " * (size - display_width(cell))
+                 for cell, size in zip(row[:fixed], widths, strict=True)]  # fmt: skip
+        first, *more = _wrapped(row[-1], room)
+        lines.append(GAP.join([*cells, first]).rstrip())
+        lines += [" " * used + line for line in more]
+    longest = max(map(display_width, lines))
+    return [lines[0], "─" * min(longest, max(width, used + room)), *lines[1:]]
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > room:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines
+
+
+def _rank(letter: str) -> int:
+    known = [*LETTERS.values()]
+    base = letter.removesuffix("½")
+    return known.index(base) if base in known else len(known)

@@ -1,0 +1,1 @@
+"""What a rule looks like: equations, layout, diagram."""

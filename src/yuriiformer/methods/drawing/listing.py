@@ -1,0 +1,91 @@
+"""The rules as a table and, one at a time, in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from yuriiformer.methods.coefficients import Coefficient
+from yuriiformer.methods.drawing.equations import latex_equations, unicode_equations
+from yuriiformer.methods.rule import Rule
+from yuriiformer.methods.size import ExtraParameters, extra_parameters
+
+STARTS = {
+    "tables": "its own token and position tables",
+    "normalized": "its own token and position tables, through a LayerNorm without gain",
+    "zero": "zero",
+    "tied": "the main token and position tables (those of X)",
+}
+
+
+def extra_small(rule: Rule) -> ExtraParameters:
+    """What the rule adds to the paper's small model."""
+    return extra_parameters(rule, n_layer=12, n_head=12, d_model=768, vocab_size=50304)
+
+
+def describe(rule: Rule) -> dict[str, Any]:
+    """Everything about a rule as plain data."""
+    extra = extra_small(rule)
+    return {
+        **rule.to_dict(),
+        "oracle_calls": rule.oracle_calls,
+        "norm_calls": rule.norm_calls,
+        "extra_parameters_small": extra.total,
+        "unicode": unicode_equations(rule),
+        "latex": latex_equations(rule),
+    }
+
+
+def summary_rows(rules: Iterable[Rule]) -> Iterator[dict[str, str]]:
+    """What a table says of each rule, by column."""
+    for rule in rules:
+        calls = rule.oracle_calls
+        streams = [s if start == "tables" else f"{s}={start}" for s, start in rule.streams.items()]
+        fixed = [name for name, spec in rule.specs.items() if not spec.learned]
+        which = "" if len(fixed) == len(rule.specs) else f": {' '.join(fixed)}"
+        names = " ".join(rule.coefficients) or "–"
+        yield {
+            "rule": rule.name,
+            "label": rule.label,
+            "attn + mlp": f"{calls['attn']} + {calls['mlp']}",
+            "coefficients": f"{names} (fixed{which})" if fixed else names,
+            "streams": " ".join(streams),
+            "extra": human_count(extra_small(rule).total),
+        }
+
+
+def full_text(rule: Rule) -> str:
+    """A rule for reading: equations, streams, coefficients."""
+    calls = rule.oracle_calls
+    extra = extra_small(rule)
+    lines = [f"{rule.name}: {rule.label}"]
+    lines += [rule.note] if rule.note else []
+    lines += ["", *(f"  {line}" for line in unicode_equations(rule)), ""]
+    written = {assign.target for assign in rule.assigns}
+    for stream, start in rule.streams.items():
+        constant = "" if stream in written else "; constant over depth"
+        lines.append(f"  {stream} starts from {STARTS[start]}{constant}")
+    lines += [_coefficient_line(name, spec) for name, spec in rule.specs.items()]
+    lines.append(f"  a block calls attention {calls['attn']} × and the MLP {calls['mlp']} ×")
+    lines.append(
+        f"  beyond gradient descent, the paper's small model has {human_count(extra.total)} "
+        f"parameters more: tables {human_count(extra.tables)}, LN_v {human_count(extra.norms)}, "
+        f"coefficients {human_count(extra.coefficients)}"
+    )
+    return "\n".join(lines)
+
+
+def _coefficient_line(name: str, spec: Coefficient) -> str:
+    ranges = {"unit": "in (0, 1)", "positive": "> 0", "real": "any number"}
+    start = spec.initial if isinstance(spec.initial, str) else f"{spec.initial:.12g}"
+    kind = "learned, starts at" if spec.learned else "fixed at"
+    shape = "" if spec.shape == "scalar" else f", one for each {spec.shape}"
+    return f"  {name}: {ranges[spec.range]}, {kind} {start}{shape}"
+
+
+def human_count(count: int) -> str:
+    """38.6 M, 9.3 k, 72, 0."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.1f} {letter}"
+    return str(count)

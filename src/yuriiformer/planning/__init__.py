@@ -1,0 +1,1 @@
+"""What a run takes before it starts: memory, hours, disk, on any device."""

@@ -1,1 +1,0 @@
-"""What people look at: equations, diagrams, tables, figures, pages."""

@@ -1,0 +1,1 @@
+"""The results table, and what is made of it: files, figures, a page."""

@@ -1,0 +1,149 @@
+"""The table of downstream tasks, like the paper's: accuracies in %, the top two in bold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from yuriiformer.comparison.outcomes import Comparison, Outcome
+from yuriiformer.comparison.paper import PAPER_TASKS, paper_downstream, task_references
+from yuriiformer.comparison.statistics import summary
+from yuriiformer.report.results import NONE, Cell, Column, ResultTable, Row
+from yuriiformer.report.tables_latex import escape
+from yuriiformer.runs.scores import TaskScore
+
+Scores = dict[str, dict[str, list[TaskScore]]]  # by arm, by task, over seeds
+TITLE = "Downstream tasks"
+
+
+def downstream_table(comparison: Comparison) -> ResultTable | None:
+    """A row for each arm that was evaluated, and rows for what others report; None without any."""
+    scores = _scores(comparison)
+    tasks = _tasks(scores)
+    if not tasks:
+        return None
+    columns = [Column("arm", "Arm", "What is compared.", numeric=False)]
+    columns += [Column(task, _title(task), _help(task, scores), lower_is_better=False)
+                for task in tasks]  # fmt: skip
+    bold = {task: _top_two(scores, task) for task in tasks}
+    rows = [
+        Row(each.arm.slug, _cells(comparison, each, scores[each.arm.slug], tasks, bold))
+        for each in comparison.outcomes
+        if scores[each.arm.slug]
+    ]
+    for name, known in task_references().items():
+        shown = {task: Cell(f"{known[task]:.1f}", known[task]) for task in tasks if task in known}
+        if shown:
+            cells = {task: shown.get(task, Cell(NONE)) for task in tasks}
+            rows.append(Row("", {"arm": Cell(name, name), **cells}))
+    return ResultTable(tuple(columns), tuple(rows), tuple(_notes(scores)))
+
+
+def _scores(comparison: Comparison) -> Scores:
+    found: Scores = {}
+    for arm in comparison.arms:
+        mine = found.setdefault(arm.slug, {})
+        for run in arm.runs:
+            for task, score in run.scores.items():
+                mine.setdefault(task, []).append(score)
+    return found
+
+
+def _tasks(scores: Scores) -> list[str]:
+    """The paper's first, in its order."""
+    found = dict.fromkeys(task for mine in scores.values() for task in mine)
+    return [*(task for task in PAPER_TASKS if task in found), *(task for task in found
+            if task not in PAPER_TASKS)]  # fmt: skip
+
+
+def _title(task: str) -> str:
+    return PAPER_TASKS.get(task, task)
+
+
+def _help(task: str, scores: Scores) -> str:
+    metrics = sorted({each.metric for mine in scores.values() for each in mine.get(task, [])})
+    return f"{task}: {', '.join(metrics)} in %."
+
+
+def _mean(scores: Sequence[TaskScore]) -> float:
+    return 100 * sum(each.value for each in scores) / len(scores)
+
+
+def _top_two(scores: Scores, task: str) -> set[str]:
+    """Arms with one of the two highest printed values, ties too; of one arm alone none."""
+    texts = {slug: f"{_mean(mine[task]):.1f}" for slug, mine in scores.items() if task in mine}
+    if len(texts) < 2 or _mixed(scores, task):
+        return set()
+    # The paper's rule: the second place is tied for, not moved down by a tie for the first.
+    second = sorted((float(text) for text in texts.values()), reverse=True)[1]
+    return {slug for slug, text in texts.items() if float(text) >= second}
+
+
+def _mixed(scores: Scores, task: str) -> bool:
+    """Whether the results are of other items or checkpoints: then nobody is ahead of anybody."""
+    return len({each.asked for mine in scores.values() for each in mine.get(task, [])}) > 1
+
+
+def _cells(
+    comparison: Comparison,
+    each: Outcome,
+    mine: dict[str, list[TaskScore]],
+    tasks: Sequence[str],
+    bold: dict[str, set[str]],
+) -> dict[str, Cell]:
+    label = each.arm.label
+    cells = {"arm": Cell(label, label)}
+    paper = {} if each.arm.differs else paper_downstream(comparison.preset, each.arm.rule.name)
+    for task in tasks:
+        if task not in mine:
+            cells[task] = Cell(NONE)
+            continue
+        text = f"{_mean(mine[task]):.1f}{_error(mine[task])}"
+        whole = all(each.limit is None for each in mine[task])
+        known = (paper or {}).get(_title(task)) if whole else None
+        text += "" if known is None else f" (paper {known:.1f})"
+        cells[task] = Cell(text, _mean(mine[task]), each.arm.slug in bold[task], _said(mine[task]))
+    return cells
+
+
+def _error(scores: Sequence[TaskScore]) -> str:
+    """The harness's standard error of one run, or half the interval over seeds."""
+    if len(scores) == 1:
+        stderr = scores[0].stderr
+        return "" if stderr is None else f" ± {100 * stderr:.1f}"
+    found = summary([100 * each.value for each in scores])
+    half = 0.0 if found.low is None or found.high is None else (found.high - found.low) / 2
+    return f" ± {half:.1f}"
+
+
+def _said(scores: Sequence[TaskScore]) -> str:
+    if len(scores) > 1:
+        return f"Mean of {len(scores)} seeds ± half its 95 % interval."
+    limit = "" if scores[0].limit is None else f", {scores[0].items} items only"
+    return f"One run ± the harness's standard error; {scores[0].checkpoint} checkpoint{limit}."
+
+
+def _notes(scores: Scores) -> list[str]:
+    limited = any(each.limit is not None for mine in scores.values() for found in mine.values()
+                  for each in found)  # fmt: skip
+    mixed = any(_mixed(scores, task) for task in _tasks(scores))
+    notes = ["Downstream accuracies in %; bold: the two highest, ties too."]
+    notes += ["Some tasks were run on their first items only (--limit)."] * limited
+    notes += ["Results over other items or of other checkpoints are not compared."] * mixed
+    return notes
+
+
+def downstream_latex(table: ResultTable) -> str:
+    """The same with booktabs."""
+    heads = " & ".join(escape(column.title) for column in table.columns)
+    lines = [r"\begin{table}[ht]", r"\centering\small",
+             rf"\caption{{{escape(' '.join(table.footnotes))}}}",
+             rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
+             r"\toprule", rf"{heads} \\", r"\midrule"]  # fmt: skip
+    for row in table.rows:
+        texts = []
+        for column in table.columns:
+            cell = row.cells[column.key]
+            text = "--" if cell.empty else escape(cell.text)
+            texts.append(rf"\textbf{{{text}}}" if cell.bold else text)
+        lines.append(" & ".join(texts) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])

@@ -1,0 +1,285 @@
+"""Figures of a comparison: curves, differences, ranking; those of the paper among them.
+
+The paper leaves out the first tenth of a run and smooths with a Gaussian; here both scale with
+the run. Lines are means over seeds, faint bands reach from the lowest seed to the highest.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from yuriiformer.comparison.arms import slug as folder_name
+from yuriiformer.comparison.outcomes import Arm, Comparison
+from yuriiformer.display.figures import (
+    DIRECT,
+    INK,
+    METADATA,
+    WIDTH,
+    draw_band,
+    draw_line,
+    is_empty,
+    label_ends,
+    legend,
+    look,
+    name_lines,
+    new_figure,
+    nothing,
+    pen,
+    said,
+    x_axis,
+)
+from yuriiformer.errors import YuriiError
+from yuriiformer.report.curves import difference_curve, drawn_runs
+from yuriiformer.report.figure_parts import Axis, across_axis, curves_of, shared_styles, time_unit
+from yuriiformer.report.figures_coefficients import coefficient_paths, coefficients_over_depth
+from yuriiformer.report.results import TITLES, styles
+
+CUT = 0.1  # of the steps: what is left out at the left
+LATE = 1 / 3  # of the steps: from where Nesterov and Polyak are compared
+AXES = {"step": "training step", "tokens": "training tokens", "flops": "training FLOPs"}
+
+
+def loss_curves(comparison: Comparison, x: Axis = "step") -> Figure:
+    """Training and validation loss, side by side."""
+    with look():
+        figure = new_figure(WIDTH, 2.9)
+        left, right = figure.subplots(1, 2)
+        style = styles(comparison)
+        lines = {}
+        unit = time_unit(comparison) if x == "time" else (1.0, "")
+        for arm in comparison.arms:
+            for axes, kind in ((left, "train"), (right, "val")):
+                line = _arm_line(axes, comparison, arm, kind, style[arm.slug], x, unit[0])
+                if line is not None:
+                    lines[arm.label] = line  # the right one, where there are both
+        for axes, title in ((left, "Training loss"), (right, "Validation loss")):
+            axes.set_title(title)
+            x_axis(axes, AXES.get(x, f"training time ({unit[1]})"))
+            if not axes.has_data():
+                axes.text(0.5, 0.5, "none recorded", ha="center", transform=axes.transAxes)
+        left.set_ylabel("nats a token")
+        if len(lines) <= DIRECT and all(line.axes is right for line in lines.values()):
+            label_ends(right, lines, 2.2)
+        elif lines:
+            legend(figure, lines)
+        return figure
+
+
+def _arm_line(
+    axes: Any, comparison: Comparison, arm: Arm, kind: str, style: int, x: Axis, unit: float
+) -> Line2D | None:
+    """An arm's mean over seeds with its band."""
+    runs = drawn_runs(arm)
+    steps, values = curves_of(comparison, runs, kind, CUT)
+    across = across_axis(runs, steps, x) if len(steps) else None
+    if across is None:
+        return None
+    if len(runs) > 1:
+        draw_band(axes, across / unit, values.min(axis=0), values.max(axis=0), style)
+    return draw_line(axes, across / unit, values.mean(axis=0), style)
+
+
+def difference(comparison: Comparison) -> Figure:
+    """Validation loss minus the baseline's, paired by seed: mean and its 95 % interval."""
+    with look():
+        figure = new_figure(WIDTH, 3.2)
+        axes: Any = figure.subplots()
+        style = styles(comparison)
+        lines = {}
+        for arm in comparison.arms:
+            if arm.slug == comparison.baseline.slug:
+                continue
+            line = _difference_line(axes, arm, comparison.baseline, style[arm.slug], CUT)
+            if line is not None:
+                lines[arm.label] = line
+        if not lines:
+            return nothing("No difference to show: no two arms have validations of one seed.")
+        axes.axhline(0, color=INK, lw=1.0)
+        axes.set_ylabel("nats a token")
+        axes.set_title(f"Validation loss minus that of {said(comparison.baseline.label)}")
+        x_axis(axes, AXES["step"])
+        name_lines(figure, axes, lines, 2.5)
+        return figure
+
+
+def _difference_line(axes: Any, arm: Arm, baseline: Arm, style: int, cut: float) -> Line2D | None:
+    found = difference_curve(arm, baseline)
+    if not len(found.step):
+        return None
+    late = found.step >= cut * baseline.first.steps
+    late = late if late.any() else np.ones_like(late)
+    step = found.step[late]
+    if found.n > 1:
+        draw_band(axes, step, found.low[late], found.high[late], style)
+    return draw_line(axes, step, found.mean[late], style)
+
+
+def ranking(comparison: Comparison) -> Figure:
+    """Validation loss at the end, best first: mean, 95 % interval, and every seed."""
+    ranked = comparison.ranked()
+    if not ranked:
+        return nothing("No ranking: no run has finished.")
+    with look():
+        figure = new_figure(WIDTH, 0.8 + 0.26 * len(ranked))
+        axes: Any = figure.subplots()
+        style = styles(comparison)
+        for place, each in enumerate(ranked):
+            look_of = {**pen(style[each.arm.slug]), "linestyle": "-", "marker": "D"}
+            found = comparison.primary(each)
+            mean = float(found.mean or 0.0)
+            if found.low is not None:
+                axes.plot([found.low, found.high], [place] * 2, color=look_of["color"], lw=2.2,
+                          solid_capstyle="butt")  # fmt: skip
+            seeds = list(each.arm.values(comparison.metric).values())
+            axes.plot(seeds, [place] * len(seeds), "|", color=INK, ms=7, mew=0.8, zorder=4)
+            fill = look_of["color"] if each.arm.standard else "white"
+            axes.plot([mean], [place], **{**look_of, "markersize": 5, "markerfacecolor": fill},
+                      zorder=5)  # fmt: skip
+            if style[each.arm.slug] == 0:
+                axes.axvline(mean, color=INK, lw=0.8, ls=(0, (2, 2)), zorder=1)
+        axes.set_yticks(range(len(ranked)), [said(each.arm.label) for each in ranked])
+        axes.set_ylim(len(ranked) - 0.4, -0.6)
+        axes.grid(axis="y", visible=False)
+        several = comparison.primary(ranked[0]).n > 1
+        notes = ["mean, 95 % interval and seeds" if several else "one seed"]
+        if len({each.arm.standard for each in ranked}) > 1:
+            notes.append("hollow: blocks of other than 1 attention + 1 MLP call")
+        metric = TITLES[comparison.metric]
+        axes.set_xlabel(f"{metric} validation loss, nats per token\n({'; '.join(notes)})")
+        return figure
+
+
+def momentum_pairs(comparison: Comparison) -> list[tuple[Arm, Arm]]:
+    """Arms that are the same but for Nesterov's momentum in one and Polyak's in the other."""
+    found = []
+    for arm in comparison.arms:
+        other = arm.rule.name.replace("nesterov", "polyak")
+        if other != arm.rule.name:
+            alike = [each for each in comparison.arms if each.rule.name == other]
+            found += [(arm, each) for each in alike if _settings(each) == _settings(arm)]
+    return found
+
+
+def _settings(arm: Arm) -> dict[str, Any]:
+    return {name: own for name, (_, own) in arm.differs.items()}
+
+
+def nesterov_polyak(comparison: Comparison) -> Figure:
+    """Each pair's validation loss late in training, and below it the difference."""
+    pairs = momentum_pairs(comparison)
+    if not pairs:
+        return nothing("No pair of arms differs by Nesterov's and Polyak's momentum alone.")
+    with look():
+        figure = new_figure(WIDTH if len(pairs) > 1 else 4.2, 3.8)
+        grid = figure.subplots(2, len(pairs), sharex="col", squeeze=False,
+                               gridspec_kw={"height_ratios": (2, 1)})  # fmt: skip
+        style = styles(comparison)
+        lines = {}
+        for column, pair in enumerate(pairs):
+            top, below = grid[:, column]
+            for arm in pair:
+                runs = drawn_runs(arm)
+                steps, values = curves_of(comparison, runs, "val", LATE)
+                if len(steps):
+                    if len(runs) > 1:
+                        draw_band(top, steps, values.min(axis=0), values.max(axis=0),
+                                  style[arm.slug])  # fmt: skip
+                    lines[arm.label] = draw_line(top, steps, values.mean(axis=0), style[arm.slug])
+            _difference_line(below, pair[0], pair[1], style[pair[0].slug], LATE)
+            below.axhline(0, color=INK, lw=1.0)
+            x_axis(below, AXES["step"])
+        grid[0, 0].set_ylabel("validation loss")
+        grid[1, 0].set_ylabel("Nesterov − Polyak")
+        if not lines:
+            return nothing("Nesterov against Polyak: no validation was recorded.")
+        legend(figure, lines)
+        return figure
+
+
+def sizes(comparisons: Sequence[Comparison]) -> Figure:
+    """Validation loss of several comparisons side by side, with one legend."""
+    with look():
+        figure = new_figure(WIDTH, 2.7)
+        row = figure.subplots(1, len(comparisons), squeeze=False)[0]
+        style = shared_styles(comparisons)
+        lines: dict[str, Line2D] = {}
+        for axes, comparison in zip(row, comparisons, strict=True):
+            for arm in comparison.arms:
+                line = _arm_line(axes, comparison, arm, "val", style[arm.slug], "step", 1.0)
+                if line is not None:
+                    lines.setdefault(arm.label, line)
+            axes.set_title(said(comparison.name))
+            x_axis(axes, AXES["step"])
+        row[0].set_ylabel("validation loss, nats a token")
+        if not lines:
+            return nothing("No validation was recorded.")
+        legend(figure, lines)
+        return figure
+
+
+def write_figures(
+    comparisons: Sequence[Comparison],
+    folder: Path,
+    formats: Sequence[str] = ("png", "svg", "pdf"),
+) -> list[Path]:
+    """All figures that have something to show; those of several comparisons bear their names."""
+    written = []
+    for comparison in comparisons:
+        prefix = f"{folder_name(comparison.name)}-" if len(comparisons) > 1 else ""
+        for name, figure in _all_of(comparison):
+            written += _write(figure, folder, prefix + name, formats)
+    if len(comparisons) > 1:
+        written += _write(sizes(comparisons), folder, "sizes", formats)
+    return written
+
+
+def _all_of(comparison: Comparison) -> list[tuple[str, Figure]]:
+    found = [("loss-curves" + ("" if x == "step" else f"-{x}"), loss_curves(comparison, x))
+             for x in ("step", "tokens", "flops", "time")]  # fmt: skip
+    found += [
+        ("difference", difference(comparison)),
+        ("ranking", ranking(comparison)),
+        ("nesterov-polyak", nesterov_polyak(comparison)),
+        ("coefficients", coefficients_over_depth(comparison)),
+    ]
+    found += [(f"coefficients-{arm.slug}", coefficient_paths(arm)) for arm in comparison.arms]
+    return found
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without warnings of letters that the font has not (shown as boxes), and of fonts' dates."""
+    log = logging.getLogger("fontTools")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")
+            yield
+    finally:
+        log.setLevel(level)
+
+
+def _write(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
+    if is_empty(figure):
+        return []
+    paths = []
+    for kind in formats:
+        path = folder / f"{name}.{kind}"
+        with look(), _quiet():
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                figure.savefig(path, dpi=200, metadata=METADATA.get(kind))
+            except (OSError, ValueError) as error:
+                raise YuriiError(f"{str(path)!r} cannot be written: {error}") from None
+        paths.append(path)
+    return paths

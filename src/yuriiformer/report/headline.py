@@ -1,0 +1,127 @@
+"""What came out, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from yuriiformer.comparison.outcomes import Comparison, Outcome
+
+SIGNIFICANT = 0.05
+
+
+def headline(comparison: Comparison) -> list[str]:
+    """One to four sentences; nothing is claimed that the seeds do not bear out."""
+    ranked = comparison.ranked()
+    if not ranked:
+        finished = any(run.finished for arm in comparison.arms for run in arm.runs)
+        if finished:
+            return ["No finished run has a validation loss at its end: nothing can be compared."]
+        return ["No run has finished yet: curves are shown as far as they go."]
+    base = comparison.baseline
+    sound = [each for each in ranked if not each.arm.broken]
+    broken = [each for each in ranked if each.arm.broken]
+    if not sound:
+        return ["Every arm has seeds that failed or diverged: nothing is claimed."]
+    said = [_first(sound[0], comparison)]
+    if broken:
+        said.append(f"{_names(broken)} failed or diverged with some seeds; nothing is claimed of "
+                    "their means over the others.")  # fmt: skip
+    ranked = sound
+    others = [each for each in ranked if each.arm.slug != base.slug]
+    if others and comparison.baseline_finished:
+        known = len(others) == 1 and ranked[0] is others[0]  # then the first sentence says it all
+        apart = "" if known and _clear(others[0]) else _told_apart(others, base.label)
+        said += [text for text in (apart, _speed(others)) if text]
+    unfinished = [run for arm in comparison.arms for run in arm.runs if not run.finished]
+    if unfinished:
+        total = sum(len(arm.runs) for arm in comparison.arms)
+        said.append(f"{len(unfinished)} of {total} runs have not finished.")
+    return said
+
+
+def _first(best: Outcome, comparison: Comparison) -> str:
+    """Who ends lowest, and how far below the baseline."""
+    loss = comparison.primary(best).mean
+    text = f"{best.arm.label} ends lowest: validation loss {loss:.3f} nats per token"
+    difference = best.difference
+    if best.arm.slug == comparison.baseline.slug:
+        alone = len(comparison.arms) == 1
+        return f"{text}." if alone else f"{text}; no other arm ends below it."
+    if difference.mean is None:
+        return f"{text}."
+    text += f", {_gap(difference.mean)} {comparison.baseline.label}"
+    if difference.p is None:
+        return f"{text} (one seed: no interval exists, and chance is not excluded)."
+    interval = f"95 % interval {_signed(difference.low)} to {_signed(difference.high)}"
+    p = difference.p_holm if difference.p_holm is not None else difference.p
+    return f"{text} ({interval}, {p_text(p)} after Holm's correction, {difference.n} seeds)."
+
+
+def _gap(mean: float) -> str:
+    if mean == 0:
+        return "the same as"
+    return f"{abs(mean):.3f} {'below' if mean < 0 else 'above'}"
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.3f}".replace("-", "−")
+
+
+def p_text(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def _told_apart(others: Sequence[Outcome], base: str) -> str:
+    """Which arms differ from the baseline by more than chance explains."""
+    tested = [each for each in others if each.difference.p_holm is not None]
+    if not tested:
+        return ""
+    lower: list[Outcome] = []
+    higher: list[Outcome] = []
+    unclear: list[Outcome] = []
+    for each in tested:
+        group = lower if (each.difference.mean or 0.0) < 0 else higher
+        (group if _clear(each) else unclear).append(each)
+    parts = [f"{_names(group)} {_end(group)} {where} {base}" for group, where in
+             ((lower, "below"), (higher, "above")) if group]  # fmt: skip
+    text = "; ".join(parts) + " by more than chance explains (5 % level)." if parts else ""
+    if unclear:
+        least = max(each.difference.detectable or 0.0 for each in unclear)
+        seeds = min(each.difference.n for each in unclear)
+        text += (
+            f"{' ' if text else ''}{_names(unclear)} cannot be told from {base}: with {seeds} "
+            f"seeds a difference of {least:.3f} would have been found four times in five."
+        )
+    return text
+
+
+def _clear(each: Outcome) -> bool:
+    """Whether chance alone is a poor explanation."""
+    p = each.difference.p_holm
+    return p is not None and p < SIGNIFICANT and each.difference.mean != 0
+
+
+def _names(group: Sequence[Outcome]) -> str:
+    if len(group) > 4:
+        return f"{len(group)} arms"
+    labels = [each.arm.label for each in group]
+    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
+
+
+def _end(group: Sequence[Outcome]) -> str:
+    return "ends" if len(group) == 1 else "end"
+
+
+def _speed(others: Sequence[Outcome]) -> str:
+    """Who reaches the baseline's best loss soonest."""
+    sure = [each for each in others if each.speedup_steps.reached == each.speedup_steps.n]
+    known = [(each.speedup_steps.ratio, each) for each in sure if each.speedup_steps.ratio]
+    if not known:
+        return ""
+    ratio, best = max(known, key=lambda pair: pair[0])
+    if ratio <= 1:
+        return ""
+    return (
+        f"{best.arm.label} reaches the baseline's best loss in {100 / ratio:.0f} % of the "
+        "baseline's steps."
+    )

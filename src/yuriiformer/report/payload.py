@@ -1,0 +1,280 @@
+"""A report: comparisons as the data of a page, and all its files."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome
+from yuriiformer.display.curves import smooth, thin
+from yuriiformer.display.page import Page
+from yuriiformer.methods.drawing.equations import unicode_equations
+from yuriiformer.methods.drawing.listing import human_count
+from yuriiformer.methods.rule import Rule
+from yuriiformer.report.curves import difference_curve, drawn_runs, mean_curve
+from yuriiformer.report.downstream import TITLE, downstream_table
+from yuriiformer.report.headline import headline
+from yuriiformer.report.hypotheses import TITLE as HYPOTHESES
+from yuriiformer.report.hypotheses import hypothesis_sentence, hypothesis_table
+from yuriiformer.report.results import TITLES, result_table, styles
+from yuriiformer.runs.run import Curves, Run
+
+PAGE = Page(
+    room="report",
+    body="report.html",
+    styles=("report.css",),
+    scripts=("report_table.js", "report_curves.js", "report_coefficients.js", "report_text.js",
+             "report.js"),
+)  # fmt: skip
+SIGMAS = (0, 10, 50, 200)  # steps
+BUCKETS, SMOOTH_BUCKETS = 150, 80  # of a raw and a smoothed curve, up to four points each
+MOMENTS = 60  # of a coefficient's path
+
+Samples = Mapping[str, tuple[list[dict[str, Any]], str]]  # of an arm's first run, by its folder
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a page shows beside the comparisons."""
+
+    title: str = "YuriiFormer report"
+    made: str = ""
+    samples: Samples = field(default_factory=dict)
+    commands: Sequence[tuple[str, str]] = ()
+
+
+def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]:
+    """All that the page needs, as plain data."""
+    first = comparisons[0].arms[0].first
+    said, remarks = [], []
+    for each in comparisons:
+        prefix = f"{each.name}: " if each.name else ""
+        said += [prefix + text for text in (*_asked(each), *headline(each))]
+        remarks += [prefix + text for text in each.remarks]
+        remarks += [text for text in result_table(each).footnotes if text not in remarks]
+    page: dict[str, Any] = plain({
+        "title": extras.title,
+        "subtitle": " · ".join(_subtitle(each) for each in comparisons),
+        "made": extras.made,
+        "headline": said,
+        "remarks": remarks,
+        "groups": [_group(each, extras.samples) for each in comparisons],
+        "commands": [{"what": what, "command": text} for what, text in extras.commands],
+        "data": data_facts(first),
+    })  # fmt: skip
+    return page
+
+
+def plain(value: Any) -> Any:
+    """JSON has no NaN: what is not finite becomes null. Numbers need no more than six digits."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(each) for each in value]
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _subtitle(comparison: Comparison) -> str:
+    arms, seeds = len(comparison.arms), len(comparison.seeds)
+    name = comparison.name or comparison.preset
+    shape = f"{arms} arm{'s' * (arms > 1)} × {seeds} seed{'s' * (seeds > 1)}"
+    steps = max(arm.first.steps for arm in comparison.arms)
+    return " · ".join(filter(None, [name, shape, f"{steps:,} steps"]))
+
+
+def data_facts(run: Run) -> list[list[str]]:
+    """What the data were."""
+    data = run.saved["data"]
+    facts = [
+        ("folder", data.get("folder")),
+        ("tokeniser", data.get("tokenizer")),
+        ("training tokens", data.get("train_tokens")),
+        ("validation tokens", data.get("val_tokens")),
+        ("SHA-256 of the training tokens", data.get("train_sha256")),
+    ]
+    return [[name, f"{value:,}" if isinstance(value, int) else str(value)]
+            for name, value in facts if value is not None]  # fmt: skip
+
+
+def _asked(comparison: Comparison) -> list[str]:
+    """The study's question, and how its hypotheses came out."""
+    if comparison.study is None:
+        return []
+    return list(filter(None, [comparison.study.question, hypothesis_sentence(comparison)]))
+
+
+def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
+    style = styles(comparison)
+    base = comparison.baseline
+    return {
+        "name": comparison.name,
+        "metric": TITLES[comparison.metric],
+        "baseline": base.slug,
+        "table": result_table(comparison).to_payload(),
+        "tables_extra": _extra_tables(comparison),
+        "ranking": [
+            {
+                "arm": each.arm.slug,
+                "mean": comparison.primary(each).mean,
+                "low": comparison.primary(each).low,
+                "high": comparison.primary(each).high,
+                "n": comparison.primary(each).n,
+                "points": list(each.arm.values(comparison.metric).values()),
+            }
+            for each in comparison.ranked()
+        ],
+        "arms": [_arm(each, base, style[each.arm.slug], samples) for each in comparison.outcomes],
+    }
+
+
+def _extra_tables(comparison: Comparison) -> list[dict[str, Any]]:
+    tables = {HYPOTHESES: hypothesis_table(comparison), TITLE: downstream_table(comparison)}
+    return [{"title": title, "note": " ".join(table.footnotes), **table.to_payload()}
+            for title, table in tables.items() if table is not None]  # fmt: skip
+
+
+def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, Any]:
+    arm = each.arm
+    found, note = samples.get(str(arm.first.folder), ([], "no sample was made"))
+    return {
+        "id": arm.slug,
+        "label": arm.label,
+        "rule": arm.rule.name,
+        "baseline": arm.slug == base.slug,
+        "style": style,
+        "tokens_a_step": arm.first.plan("tokens_a_step"),
+        "flops_a_token": arm.first.flops_a_token,
+        "curves": _mean_curves([run.curves for run in drawn_runs(arm)], arm.first.steps),
+        "runs": [_run(run) for run in arm.runs],
+        "difference": None if arm.slug == base.slug else _difference(arm, base),
+        "coefficients": _coefficients(arm.first.curves),
+        "diagram": diagram(arm.rule),
+        "equations": unicode_equations(arm.rule),
+        "note": arm.rule.note,
+        "samples": found,
+        "samples_note": note,
+        "facts": _facts(each),
+        "config": arm.first.config,
+        "command": repeat_command(arm.first),
+    }
+
+
+def _run(run: Run) -> dict[str, Any]:
+    words = {"finished": "finished", "failed": f"failed: {run.failure}",
+             "unfinished": f"{run.step:,} of {run.steps:,} steps"}  # fmt: skip
+    return {
+        "seed": run.seed,
+        "status": "running or stopped" if run.status == "unfinished" else run.status,
+        "status_text": words.get(run.status, run.status),
+        "step": run.step,
+        "steps": run.steps,
+        "folder": str(run.folder),
+        "curves": _curves(run.curves, run.steps),
+    }
+
+
+def _curves(curves: Curves, steps: int) -> dict[str, Any] | None:
+    if not len(curves.step) and not len(curves.val_step):
+        return None
+    return {
+        "val": {"step": curves.val_step, "loss": curves.val_loss},
+        "train": smoothed(curves.step, curves.loss, steps),
+        "time": _time([curves]),
+    }
+
+
+def _mean_curves(all_curves: Sequence[Curves], steps: int) -> dict[str, Any] | None:
+    """Over the seeds, at the steps that all of them have."""
+    begun = [curves for curves in all_curves if len(curves.step) or len(curves.val_step)]
+    if not begun:
+        return None
+    val = mean_curve([(curves.val_step, curves.val_loss) for curves in begun])
+    train = mean_curve([(curves.step, curves.loss) for curves in begun])
+    return {
+        "val": {"step": val[0], "loss": val[1]},
+        "train": smoothed(*train, steps),
+        "time": _time(begun),
+    }
+
+
+def smoothed(step: Any, loss: Any, steps: int) -> dict[str, Any]:
+    """A training curve raw (thinned, its extremes kept) and smoothed over all its points."""
+    found = {}
+    for sigma in SIGMAS:
+        if sigma and (sigma > steps / 10 or len(step) < 3):
+            continue
+        value = smooth(step, loss, sigma)
+        kept = thin(step, value, SMOOTH_BUCKETS if sigma else BUCKETS)
+        found[str(sigma)] = {"step": np.asarray(step)[kept], "loss": value[kept]}
+    return found
+
+
+def _time(all_curves: Sequence[Curves]) -> dict[str, Any] | None:
+    """Seconds until a step, as the mean over seeds."""
+    known = [curves for curves in all_curves if len(curves.step)]
+    if not known:
+        return None
+    last = min(int(curves.step[-1]) for curves in known)
+    steps = np.unique(np.linspace(0, last, 40).astype(int))
+    seconds = [np.mean([curves.seconds_at(step) or 0.0 for curves in known]) for step in steps]
+    return {"step": steps, "seconds": [float(value) for value in seconds]}
+
+
+def _difference(arm: Arm, base: Arm) -> dict[str, Any] | None:
+    found = difference_curve(arm, base)
+    if not found.n:
+        return None
+    return {"step": found.step, "mean": found.mean, "low": found.low, "high": found.high}
+
+
+def _coefficients(curves: Curves) -> dict[str, Any] | None:
+    """The path of every coefficient, layer by layer, at some of the validations."""
+    known = curves.coefficients
+    if not known or not known[-1][1]:
+        return None
+    kept = [known[i] for i in np.unique(np.linspace(0, len(known) - 1, MOMENTS).astype(int))]
+    names = [name for name in known[-1][1] if "." not in name]
+    return {
+        "steps": [step for step, _ in kept],
+        "values": {name: [values.get(name, []) for _, values in kept] for name in names},
+    }
+
+
+def _facts(each: Outcome) -> list[list[str]]:
+    calls = each.arm.rule.oracle_calls
+    facts = [
+        ("rule", each.arm.rule.name),
+        ("a block calls", f"attention {calls['attn']} ×, MLP {calls['mlp']} ×"),
+        ("parameters", each.parameters and f"{each.parameters:,.0f}"),
+        ("start tables (v0)", f"{each.start_tables:,.0f}"),
+        ("FLOPs a token (training)", each.flops_a_token and human_count(int(each.flops_a_token))),
+        ("tokens a second", each.tokens_per_second and f"{each.tokens_per_second:,.0f}"),
+    ]
+    return [[name, text] for name, text in facts if text]
+
+
+def repeat_command(run: Run) -> str:
+    """One run again, from the configuration in its folder."""
+    config = run.folder if run.archived else run.folder.resolve() / "config.json"
+    data = run.saved["data"].get("folder", "DATA")
+    words = ["yurii", "train", "--config", str(config), "--data", data]
+    return shlex.join([*words, "--out", "again"])
+
+
+def diagram(rule: Rule) -> str:
+    """The block's drawing as SVG."""
+    from yuriiformer.methods.drawing.diagram import draw_rule  # noqa: PLC0415  matplotlib takes a second
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "block.svg"
+        draw_rule(rule, path)
+        return path.read_text(encoding="utf-8")

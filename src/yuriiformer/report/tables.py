@@ -1,0 +1,246 @@
+"""Results as text: Markdown, terminal, CSV, JSON (LaTeX is in `tables_latex`)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from yuriiformer.comparison.outcomes import Comparison, Outcome
+from yuriiformer.comparison.paper import PaperFigure
+from yuriiformer.display.columns import display_width, printable
+from yuriiformer.report.results import Cell, Column, ResultTable, paper_figure_of
+from yuriiformer.report.tables_latex import latex, latex_document, latex_sizes
+from yuriiformer.runs.run import Run
+
+__all__ = (
+    "csv_text",
+    "json_data",
+    "json_text",
+    "latex",
+    "latex_document",
+    "latex_sizes",
+    "markdown",
+    "plain",
+)
+
+ALWAYS = ("arm", "final", "difference", "best", "train")
+THEN = (  # as far as a terminal is wide, in this order
+    "exact", "p", "seeds", "speedup_steps", "differs", "paper_final", "paper_best", "paper_train",
+    "best_step", "tokens_per_second", "speedup_time", "detectable", "parameters", "calls",
+    "start_tables", "flops_a_token",
+)  # fmt: skip
+BARE = (("best", "train"), ("final",), ("difference",))  # lose their intervals, in this order
+GAP = 2
+LABEL = 28  # before intervals go, labels are cut to this
+STAR = "* the lowest of its panel (blocks of 1 attention + 1 MLP call, or others)"
+
+
+def markdown(table: ResultTable) -> str:
+    """A table as GitHub reads it, the lowest losses of each panel in bold."""
+    lines = [
+        "| " + " | ".join(column.title for column in table.columns) + " |",
+        "|" + "|".join("---:" if column.numeric else "---" for column in table.columns) + "|",
+    ]
+    for row in table.rows:
+        texts = [_markdown_cell(row.cells[column.key], column) for column in table.columns]
+        lines.append("| " + " | ".join(texts) + " |")
+    for note in table.footnotes:
+        lines += ["", note]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_cell(cell: Cell, column: Column) -> str:
+    text = printable(cell.text)
+    if not column.numeric:
+        text = re.sub(r"([\\`*_{}\[\]<>|#~$&!])", r"\\\1", text)
+    return f"**{text}**" if cell.bold else text
+
+
+def plain(table: ResultTable, width: int = 100) -> str:
+    """For a terminal: the columns that fit its width, aligned. Where not even the most important
+    ones do, intervals are left out, and at last labels are cut."""
+    texts = {column.key: _column_texts(table, column) for column in table.columns}
+    kept = [key for key in ALWAYS if key in texts]
+    for bare in ((), *BARE):
+        texts |= {key: [_bare(text) for text in texts[key]] for key in bare}
+        widths = {key: max(map(display_width, column)) for key, column in texts.items()}
+        room = width - sum(widths[key] + GAP for key in kept) + GAP
+        if room >= min(0, LABEL - widths["arm"]):
+            break
+    if room < 0:
+        widths["arm"] = max(8, widths["arm"] + room)
+    for key in THEN:
+        if key in widths and widths[key] + GAP <= room:
+            kept.append(key)
+            room -= widths[key] + GAP
+    shown = [column for column in table.columns if column.key in kept]
+    lines = _lines(shown, texts, widths, width)
+    starred = any(row.cells[key].bold for row in table.rows for key in kept)
+    daggers = any(column.key.startswith("paper") for column in shown)
+    notes = [STAR] * starred + list(table.footnotes) * daggers
+    return "\n".join([*lines, *notes]) + "\n"
+
+
+def whole(table: ResultTable) -> str:
+    """For a terminal: all columns, however wide."""
+    texts = {column.key: _column_texts(table, column) for column in table.columns}
+    widths = {key: max(map(display_width, column)) for key, column in texts.items()}
+    lines = _lines(table.columns, texts, widths, sum(widths.values()) + GAP * len(widths))
+    return "\n".join([*lines, *table.footnotes]) + "\n"
+
+
+def _lines(
+    shown: Sequence[Column], texts: dict[str, list[str]], widths: dict[str, int], width: int
+) -> list[str]:
+    """Aligned, with a rule under the heads."""
+    lines = []
+    for number in range(len(texts[shown[0].key])):
+        cells = [_aligned(texts[c.key][number], widths[c.key], right=c.numeric) for c in shown]
+        lines.append((" " * GAP).join(cells).rstrip())
+        if number == 0:
+            lines.append("─" * min(width, sum(widths[c.key] + GAP for c in shown) - GAP))
+    return lines
+
+
+def _bare(text: str) -> str:
+    """A number without its interval, with its star (or the space for one)."""
+    number = re.split(r" ± | \[", text)[0]
+    return number if number == text else number + text[-1] * (text[-1] in "* ")
+
+
+def _column_texts(table: ResultTable, column: Column) -> list[str]:
+    """Title and cells; bold ones bear a star, the others of their column a space for it."""
+    cells = [row.cells[column.key] for row in table.rows]
+    space = " " if any(cell.bold for cell in cells) else ""
+    texts = [printable(cell.text) + ("*" if cell.bold else space) for cell in cells]
+    return [column.title + space, *texts]
+
+
+def _aligned(text: str, width: int, *, right: bool) -> str:
+    if display_width(text) > width:
+        while display_width(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    space = " " * (width - display_width(text))
+    return space + text if right else text + space
+
+
+def csv_text(comparison: Comparison) -> str:
+    """One line a run, raw numbers; empty where there is none."""
+    rows = [_run_row(each, run) for each in comparison.outcomes for run in each.arm.runs]
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]) if rows else ["arm"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def _run_row(each: Outcome, run: Run) -> dict[str, Any]:
+    return {
+        "arm": each.arm.label,
+        "slug": each.arm.slug,
+        "rule": run.rule.name,
+        **_run(run),
+        "parameters": run.plan("parameters"),
+        "start_tables": run.plan("start_tables") or 0,
+        "flops_a_token": run.flops_a_token,
+        "tokens_a_step": run.plan("tokens_a_step"),
+        "failure": run.failure,
+        "folder": str(run.folder),
+    }
+
+
+def _run(run: Run) -> dict[str, Any]:
+    seconds = run.curves.seconds
+    return {
+        "seed": run.seed,
+        "status": run.status,
+        "step": run.step,
+        "steps": run.steps,
+        "final": run.final,
+        "exact": run.exact,
+        "best": run.best,
+        "best_step": run.best_step,
+        "train": run.train,
+        "tokens_per_second": run.tokens_per_second,
+        "seconds": float(seconds[-1]) if len(seconds) else None,
+    }
+
+
+def json_data(comparison: Comparison) -> dict[str, Any]:
+    """Everything, raw numbers, by arm and by seed; None where there is none."""
+    data: dict[str, Any] = _strict({
+        "name": comparison.name,
+        "preset": comparison.preset,
+        "baseline": comparison.baseline.slug,
+        "seeds": comparison.seeds,
+        "metric": comparison.metric,
+        "remarks": comparison.remarks,
+        "arms": [_arm(comparison, each) for each in comparison.outcomes],
+    })  # fmt: skip
+    return data
+
+
+def json_text(comparisons: Sequence[Comparison]) -> str:
+    """The same of several, as a file."""
+    studies = [each.study for each in comparisons if each.study is not None]
+    data = {
+        "comparisons": [json_data(each) for each in comparisons],
+        "studies": [{"title": each.title, "question": each.question} for each in studies],
+        "hypotheses": _strict([v.to_dict() for each in comparisons for v in each.verdicts]),
+    }
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _arm(comparison: Comparison, each: Outcome) -> dict[str, Any]:
+    arm = each.arm
+    figure = paper_figure_of(comparison.preset, each)
+    return {
+        "label": arm.label,
+        "slug": arm.slug,
+        "rule": arm.rule.to_dict(),
+        "standard_compute": arm.standard,
+        "oracle_calls": arm.rule.oracle_calls,
+        "differs": {name: {"baseline": base, "own": own}
+                    for name, (base, own) in arm.differs.items()},
+        **{name: asdict(getattr(each, name)) for name in (
+            "final", "exact", "best", "best_step", "train", "difference", "best_difference",
+            "speedup_steps", "speedup_time",
+        )},
+        "tokens_per_second": each.tokens_per_second,
+        "parameters": each.parameters,
+        "start_tables": each.start_tables,
+        "flops_a_token": each.flops_a_token,
+        "paper": None if figure is None else _paper(figure),
+        "runs": [{**_run(run), "failure": run.failure, "folder": str(run.folder)}
+                 for run in arm.runs],
+    }  # fmt: skip
+
+
+def _paper(figure: PaperFigure) -> dict[str, Any]:
+    """One value a metric, or by the paper's label where it is unclear which is the rule's."""
+    found: dict[str, Any] = {"unclear_label": figure.unclear}
+    for metric in ("best", "final", "train"):
+        values = figure.values(metric)
+        if figure.unclear:
+            found[metric] = dict(zip(figure.labels, values, strict=True))
+        else:
+            found[metric] = values[0] if values else None
+    return found
+
+
+def _strict(value: Any) -> Any:
+    """JSON has no NaN and no infinity."""
+    if isinstance(value, dict):
+        return {key: _strict(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,268 @@
+"""A run's results, read from its folder: finished, unfinished or failed. Needs no torch.
+
+`archive` reads the same from an archive.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yuriiformer.config import TrainConfig
+from yuriiformer.errors import RunError, YuriiError
+from yuriiformer.methods.rule import Rule
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.metrics import Record, iterate_metrics
+from yuriiformer.runs.scores import TaskScore, read_scores
+
+Floats = NDArray[np.float64]
+Status = Literal["finished", "unfinished", "failed"]
+SAMPLES = "samples.json"
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What a run recorded, in columns. ``loss`` is the training batch's, before its step."""
+
+    step: NDArray[np.int64]
+    loss: Floats
+    seconds: Floats  # of training, validation not counted
+    speed: Floats  # tokens a second
+    val_step: NDArray[np.int64]
+    val_loss: Floats
+    exact: tuple[int, float] | None  # a step, and the loss over the whole split after it
+    median_speed: float | None  # of all steps, also where the others are thinned
+    coefficients: list[tuple[int, dict[str, list[float]]]] = field(repr=False)
+
+    def seconds_at(self, step: float) -> float | None:
+        """Time until a step was done."""
+        if not len(self.step):
+            return None
+        return float(np.interp(step, [0.0, *self.step], [0.0, *self.seconds]))
+
+
+def read_curves(path: Path) -> Curves:
+    """The records of ``metrics.jsonl``; a half-written last line is left out."""
+    return curves_of(iterate_metrics(path) if path.exists() else ())
+
+
+def curves_of(records: Iterable[Record]) -> Curves:
+    """A run's records in columns."""
+    rows: list[tuple[int, float, float, float]] = []
+    validations: list[tuple[int, float]] = []
+    coefficients = []
+    exact = None
+    for record in records:
+        step = record["step"]
+        timing = record.get("timing") or {}
+        if "loss" in record:
+            speed = _number(timing.get("tokens_per_second"))
+            rows.append((step, _number(record["loss"]), _number(timing.get("seconds")), speed))
+        if "val_loss" in record:
+            validations.append((step, _number(record["val_loss"])))
+        if "exact_loss" in record:
+            exact = (step, _number(record["exact_loss"]))
+        if record.get("coefficients"):
+            coefficients.append((step, _coefficients(record)))
+    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+    val = np.array(validations, dtype=np.float64).reshape(-1, 2)
+    speeds = table[:, 3][np.isfinite(table[:, 3])]
+    return Curves(
+        step=table[:, 0].astype(np.int64),
+        loss=table[:, 1],
+        seconds=table[:, 2],
+        speed=table[:, 3],
+        val_step=val[:, 0].astype(np.int64),
+        val_loss=val[:, 1],
+        exact=exact,
+        median_speed=float(np.median(speeds)) if len(speeds) else None,
+        coefficients=coefficients,
+    )
+
+
+def _number(value: Any) -> float:
+    """NaN and infinity are written as text, for JSON has none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _coefficients(record: Record) -> dict[str, list[float]]:
+    return {
+        name: [_number(value) for value in layers]
+        for name, layers in record["coefficients"].items()
+        if isinstance(layers, list)
+    }
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its folder, or its file in an archive. ``saved`` is its ``config.json``."""
+
+    folder: Path
+    saved: dict[str, Any] = field(repr=False)
+    curves: Curves = field(repr=False)
+    failure: str | None = None
+    scores: Mapping[str, TaskScore] = field(default_factory=dict, repr=False)  # of tasks, by name
+    samples: dict[str, Any] | None = field(default=None, repr=False)  # those kept with it
+
+    @property
+    def archived(self) -> bool:
+        return self.folder.is_file()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The run's configuration, by parts (model, recipe, validation, machine, habits)."""
+        return dict(self.saved["config"])
+
+    @cached_property
+    def rule(self) -> Rule:
+        return Rule.from_dict(self.config["model"]["rule"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["recipe"]["seed"])
+
+    @property
+    def steps(self) -> int:
+        """How many it is to have."""
+        return int(self.config["recipe"]["steps"])
+
+    @property
+    def step(self) -> int:
+        """How many it has."""
+        parts = (self.curves.step, self.curves.val_step)
+        return max((int(part[-1]) for part in parts if len(part)), default=0)
+
+    @property
+    def finished(self) -> bool:
+        return self.step >= self.steps
+
+    @property
+    def status(self) -> Status:
+        if self.finished:
+            return "finished"
+        return "failed" if self.failure else "unfinished"
+
+    @property
+    def validates(self) -> bool:
+        return len(self.curves.val_step) > 0
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it came to its end with a loss that is none."""
+        return self.finished and self.validates and self.final is None
+
+    @property
+    def final(self) -> float | None:
+        """Validation loss after the last step; only a finished run has one."""
+        ends = self.finished and len(self.curves.val_step) > 0
+        if not ends or self.curves.val_step[-1] != self.steps:
+            return None
+        return _finite(self.curves.val_loss[-1])
+
+    @property
+    def exact(self) -> float | None:
+        """The same over the whole validation split, where that was computed."""
+        exact = self.curves.exact
+        return None if exact is None or exact[0] != self.steps else _finite(exact[1])
+
+    @property
+    def best(self) -> float | None:
+        """Lowest validation loss so far."""
+        index = self._best
+        return None if index is None else float(self.curves.val_loss[index])
+
+    @property
+    def best_step(self) -> int | None:
+        index = self._best
+        return None if index is None else int(self.curves.val_step[index])
+
+    @cached_property
+    def _best(self) -> int | None:
+        losses = self.curves.val_loss
+        if not np.isfinite(losses).any():
+            return None
+        return int(np.nanargmin(np.where(np.isfinite(losses), losses, np.nan)))
+
+    @property
+    def train(self) -> float | None:
+        """Mean loss of the last step's batch; only a finished run has one."""
+        if not self.finished or not len(self.curves.loss):
+            return None
+        return _finite(self.curves.loss[-1])
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        return self.curves.median_speed
+
+    def plan(self, name: str) -> float | None:
+        """A number of the plan that the run was begun with."""
+        value = (self.saved.get("plan") or {}).get(name)
+        return value if value else None
+
+    @property
+    def flops_a_token(self) -> float | None:
+        """Of training: a forward pass, and twice as much for the backward one."""
+        forward = self.plan("forward_flops_a_token")
+        return None if forward is None else 3 * forward
+
+    def reached(self, loss: float) -> int | None:
+        """The first step with a validation loss that low."""
+        hits = np.flatnonzero(self.curves.val_loss <= loss)
+        return int(self.curves.val_step[hits[0]]) if len(hits) else None
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def read_run(folder: Path, failure: str | None = None) -> Run:
+    """The run in a folder."""
+    place = RunFolder(folder)
+    saved = place.read_config()
+    if failure is None and place.nonfinite_file.exists():
+        failure = _nonfinite(place.nonfinite_file)
+    return Run(
+        folder,
+        with_all_fields(saved, place.config_file),
+        read_curves(place.metrics_file),
+        failure,
+        read_scores(folder),
+        read_samples(folder),
+    )
+
+
+def with_all_fields(saved: dict[str, Any], source: Path) -> dict[str, Any]:
+    """What ``config.json`` says, with the fields that were not there when it was written."""
+    try:
+        config = TrainConfig.from_dict(saved["config"])
+    except (YuriiError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{source} is damaged: {error!r:.80}") from None
+    return {**saved, "config": config.to_dict()}
+
+
+def read_samples(folder: Path) -> dict[str, Any] | None:
+    """The samples kept in a run's folder."""
+    try:
+        data = json.loads((folder / SAMPLES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) and isinstance(data.get("samples"), list) else None
+
+
+def _nonfinite(path: Path) -> str:
+    try:
+        step = json.loads(path.read_text(encoding="utf-8"))["step"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "a step was not finite"
+    return f"step {step} was not finite"

@@ -1,1 +1,0 @@
-"""Rules compared: arms, their runs, statistics, and what comes out."""

@@ -1,0 +1,130 @@
+"""The depth explorer: traces as the payload of its page, and in short for a terminal."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from statistics import fmean
+from typing import Any
+
+from yuriiformer.display.columns import aligned
+from yuriiformer.display.page import Page
+from yuriiformer.methods.drawing.equations import step_labels, unicode_equations
+from yuriiformer.methods.rule import Rule
+
+SUMMARY = (  # column, quantity by layer
+    ("loss", "lens_loss"), ("rank", "lens_rank"), ("KL", "lens_kl"), ("|X|", "norm_X"),
+    ("|V|", "norm_V"), ("moved", "step_length"), ("turned °", "turning"),
+)  # fmt: skip
+
+PAGE = Page(
+    room="tracing",
+    body="depth.html",
+    styles=("depth.css",),
+    scripts=("depth_data.js", "depth_lines.js", "depth_tokens.js", "depth_lens.js",
+             "depth_plane.js", "depth_curves.js", "depth_heads.js", "depth_text.js", "depth.js"),
+)  # fmt: skip
+
+
+def depth_payload(
+    traced: Mapping[str, Any], *, title: str, made: str, commands: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
+    """Of what ``trace.json`` holds."""
+    runs = traced["runs"]
+    texts = runs[0]["texts"]
+    subtitle = " and ".join(
+        f"{run['label']} ({run['n_layer']} layers, d = {run['d_model']})" for run in runs
+    )
+    many = f"{len(texts)} texts" if len(texts) > 1 else _tokens(len(texts[0]["tokens"]))
+    return {
+        "title": title,
+        "subtitle": f"{subtitle}: {many}",
+        "made": made,
+        "commands": [{"what": what, "command": command} for what, command in commands],
+        "reading": [{"term": term, "text": text} for term, text in reading().items()],
+        "runs": [_run(run, style) for style, run in enumerate(runs)],
+    }
+
+
+def reading() -> dict[str, str]:
+    """What each quantity is, by its name in a trace."""
+    text = (files("yuriiformer.tracing") / "reading.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _run(run: Mapping[str, Any], style: int) -> dict[str, Any]:
+    rule = Rule.from_dict(run["rule"])
+    labels = step_labels(rule)
+    facts = [
+        ("rule", f"{rule.name}: {rule.label}"),
+        ("model", f"{run['n_layer']} layers, {run['n_head']} heads, d = {run['d_model']}, context "
+                  f"{run['context']}, oracles {run['oracles']}"),
+        ("run", run["folder"]),
+        ("checkpoint", f"{run['checkpoint']}, step {run['step']:,}"),
+        ("weights' SHA-256", run["sha256"]),
+    ]  # fmt: skip
+    return {
+        "label": run["label"],
+        "style": style,
+        "rule": rule.label,
+        "equations": unicode_equations(rule),
+        "facts": facts,
+        "n_layer": run["n_layer"],
+        "streams": run["streams"],
+        "coefficients": run["coefficients"],
+        "steps": [
+            {key: step[key] for key in ("layer", "name", "kind")} | {"label": labels[step["index"]]}
+            for step in run["steps"]
+        ],
+        "texts": [_text(text, labels) for text in run["texts"]],
+    }
+
+
+def _text(text: Mapping[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+    def placed(pca: Mapping[str, Any]) -> dict[str, Any]:
+        places = [
+            {"row": each["row"], "label": "start" if each["step"] < 0 else labels[each["step"]]}
+            for each in pca["places"]
+        ]
+        return {**pca, "places": places}
+
+    return {**text, "pca": {kind: placed(pca) for kind, pca in text["pca"].items()}}
+
+
+def trace_text(run: Mapping[str, Any]) -> str:
+    """A run in short: means over all tokens of all texts, a row a layer."""
+    texts = run["texts"]
+    layers = range(run["n_layer"] + 1)
+    columns = [
+        (head, [_mean(text["by_layer"][name][row] for text in texts) for row in layers])
+        for head, name in SUMMARY
+        if name in texts[0]["by_layer"]
+    ]
+    rows = [("after layer", *(head for head, _ in columns))]
+    for row in layers:
+        name = str(row) if row else "(embedding)"
+        rows.append((name, *(_short(values[row]) for _, values in columns)))
+    depths = [d for text in texts for d in text["effective_depth"] if d is not None]
+    ways = [value for text in texts for value in text["path"]["straightness"] if value is not None]
+    tokens = sum(len(text["tokens"]) for text in texts)
+    settled = f"{fmean(depths):.1f}" if depths else "?"
+    straight = f"; straightness of the ways {fmean(ways):.2f}" if ways else ""
+    return "\n".join([
+        f"{run['label']}, {run['checkpoint']} checkpoint, step {run['step']:,}: {_tokens(tokens)}",
+        "", *aligned(rows), "",
+        f"mean effective depth {settled} of {run['n_layer']}{straight}",
+    ])  # fmt: skip
+
+
+def _tokens(count: int) -> str:
+    return f"{count:,} token{'s' * (count != 1)}"
+
+
+def _mean(rows: Iterable[Sequence[float | None]]) -> float | None:
+    values = [value for row in rows for value in row if value is not None]
+    return fmean(values) if values else None
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

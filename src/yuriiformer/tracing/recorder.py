@@ -1,0 +1,279 @@
+"""One text through a model, step by step: what every stream and oracle does on the way.
+
+The model runs as it always does, and the interpreter's observer is told each step of each block;
+what is recorded is computed beside it from what it was told, so no bit of the result changes. Rows
+of "by layer" count from 0, before the first block, to n_layer, after the last.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yuriiformer.errors import InputError
+from yuriiformer.methods.interpreter import Observer
+from yuriiformer.methods.passes import Query, Step
+from yuriiformer.model.block import Block
+from yuriiformer.model.checks import check_tokens
+from yuriiformer.model.context import Context
+from yuriiformer.model.energies import (
+    antiderivative,
+    log_interaction_energy,
+    log_partition,
+    potential_energy,
+)
+from yuriiformer.model.loss import IGNORE
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.tracing.lens import Lens, look
+from yuriiformer.tracing.paths import Principal, angle, cosine, principal, travel
+
+BY_STEP = (
+    "norm", "argument_norm", "cosine_before", "cosine_velocity", "cosine_state", "length",
+    "turning", "entropy", "log_partition", "potential",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """A step that a block took. ``index`` is its place among the rule's steps, ``call`` counts an
+    oracle's calls in the block."""
+
+    layer: int
+    index: int
+    name: str
+    kind: str  # attn, mlp or assign
+    call: int = 0
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Of one text of T tokens. Of what has no meaning for a step there is None.
+
+    Args:
+        by_step: for each quantity one entry a step: (token,), or None.
+        heads: the same, before the mean over attention's heads: (head, token).
+        by_layer: for each quantity (n_layer + 1, token); NaN where there is none.
+        whole: for each energy of the whole text (n_layer + 1,).
+        path: length of each token's way, distance of its ends, and their ratio: (token,).
+        places: where X was recorded: (row, index of the step that made it); a row of 1.5 is half
+            of the second layer's updates of X.
+        principal: ways of X, as it is (``raw``) and as the final norm sees it (``directions``),
+            along three principal components.
+    """
+
+    tokens: Tensor
+    targets: Tensor
+    steps: tuple[TracedStep, ...]
+    by_step: dict[str, list[Tensor | None]]
+    heads: dict[str, list[Tensor | None]]
+    by_layer: dict[str, Tensor]
+    whole: dict[str, Tensor]
+    lens: Lens
+    path: dict[str, Tensor]
+    places: tuple[tuple[float, int], ...]
+    principal: dict[str, Principal]
+    coefficients: tuple[dict[str, float], ...]
+    logits: Tensor
+
+
+@torch.no_grad()
+def trace(model: YuriiFormer, tokens: Tensor, targets: Tensor | None = None, top: int = 5) -> Trace:
+    """Trace ``tokens`` (token,). ``targets`` are the tokens that truly follow each; if not given,
+    the text's own next ones, the last having none (-100)."""
+    if tokens.ndim != 1 or not len(tokens):
+        raise InputError(f"a trace is of one text, (token,), not of shape {tuple(tokens.shape)}")
+    if targets is None:
+        targets = torch.cat((tokens[1:], tokens.new_full((1,), IGNORE)))
+    checked, true = check_tokens(tokens[None], targets[None], model.config)
+    assert true is not None
+    tokens, targets = checked[0], true[0]
+    recorder = Recorder(model, len(tokens))
+    hidden = model.hidden(checked, watch=recorder.watch)
+    logits = torch.nn.functional.linear(hidden, model.token_table)[0]
+    return _finish(model, tokens, targets, recorder, logits, top)
+
+
+@dataclass
+class Recorder:
+    """Takes down what the observer is told of a batch of one: in float64 and on the CPU, so that
+    what is measured does not depend on where the model runs."""
+
+    model: YuriiFormer
+    length: int
+    steps: list[TracedStep] = field(default_factory=list)
+    by_step: dict[str, list[Tensor | None]] = field(
+        default_factory=lambda: {k: [] for k in BY_STEP}
+    )
+    heads: list[Tensor | None] = field(default_factory=list)
+    streams: list[dict[str, Tensor]] = field(default_factory=list)  # before each block, at the end
+    ways: list[Tensor] = field(default_factory=list)  # X at its start and after each update of it
+    places: list[tuple[int, int]] = field(default_factory=list)  # layer and step of each of those
+    moved: Tensor | None = None  # X's last displacement
+
+    def watch(self, layer: int, streams: dict[str, Tensor]) -> Observer:
+        """The observer of a block."""
+        block = self.model.blocks[layer]
+        assert isinstance(block, Block)
+        now = {name: _exact(value) for name, value in streams.items()}
+        if layer == 0:
+            self.streams.append(dict(now))
+            self.ways.append(now["X"])
+            self.places.append((-1, -1))
+        index = {id(step): i for i, step in enumerate(self.model.config.update.steps)}
+        last, whole = block.program.steps[-1], _written_out(self.model, block)
+
+        def observe(step: Step, value: Tensor, argument: Tensor | None) -> None:
+            place = index[id(step)]
+            found = (
+                self._query(block, step, value, argument, now)
+                if isinstance(step, Query) and argument is not None
+                else self._assign(layer, place, step.target, value, now)
+            )
+            kind = step.oracle if isinstance(step, Query) else "assign"
+            call = step.call if isinstance(step, Query) else 0
+            self.steps.append(TracedStep(layer, place, step.target, kind, call))
+            self.heads.append(found.pop("heads", None))
+            for name in BY_STEP:
+                self.by_step[name].append(found.get(name))
+            if step is last:  # between blocks a stream has the precision it came in
+                dtype = streams["X"].dtype
+                self.streams.append({name: now[name].to(dtype).double() for name in whole})
+                self.ways[-1] = self.streams[-1]["X"]
+
+        return observe
+
+    def _assign(
+        self, layer: int, place: int, target: str, value: Tensor, now: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        if value.ndim < 3:  # a local made of coefficients alone
+            return {}
+        value = _exact(value)
+        found = {"norm": value.norm(dim=-1)}
+        before = now.get(target)
+        if before is not None and target in self.model.streams:
+            found["cosine_before"] = cosine(before, value)
+        if target == "X":
+            step = value - now["X"]
+            found["length"] = step.norm(dim=-1)
+            if self.moved is not None:
+                found["turning"] = angle(self.moved, step)
+            self.moved = step
+            self.ways.append(value)
+            self.places.append((layer, place))
+        now[target] = value
+        return found
+
+    def _query(
+        self, block: Block, step: Query, answer: Tensor, argument: Tensor, now: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        value = _exact(answer)
+        found = {
+            "norm": value.norm(dim=-1),
+            "argument_norm": _exact(argument).norm(dim=-1),
+            "cosine_state": cosine(now["X"], value),
+        }
+        if "V" in now and "V" in self.model.streams:
+            found["cosine_velocity"] = cosine(now["V"], value)
+        now[step.target] = value
+        oracle = getattr(block, step.oracle)
+        context = Context(torch.arange(self.length, device=answer.device), step.call)
+        if hasattr(oracle, "scores"):
+            found |= attention_quantities(_exact(oracle.scores(argument, context)))
+        if hasattr(oracle, "preactivations"):
+            inside = _exact(oracle.preactivations(argument))
+            found["potential"] = antiderivative(inside, oracle.activation).sum(-1)
+        return found
+
+
+def _exact(value: Tensor) -> Tensor:
+    return value.detach()[0].cpu().double()
+
+
+def _written_out(model: YuriiFormer, block: Block) -> list[str]:
+    """The streams whose value after this block is really made: the last blocks leave out what can
+    no longer reach the logits."""
+    taken = {id(step) for step in block.program.steps}
+    skipped = {step.target for step in model.config.update.steps if id(step) not in taken}
+    return [name for name in model.streams if name not in skipped]
+
+
+def _normalized(model: YuriiFormer, ways: Tensor) -> Tensor:
+    """As the final norm, and so the output projection, sees them."""
+    table = model.token_table
+    result: Tensor = model.norm(ways.to(table.device, table.dtype))
+    return result.cpu().double()
+
+
+def attention_quantities(scores: Tensor) -> dict[str, Tensor]:
+    """Of scores (head, token, key): the entropy of a token's weights and the log-partition with
+    its keys held fixed, each the mean over heads; ``heads`` holds the entropies themselves."""
+    log_z = scores.logsumexp(-1)
+    weights = scores.softmax(-1)
+    # log z - sum_j a_j s_j; where nothing is seen the weight is 0 and the score infinite
+    entropy = log_z - (weights * scores.masked_fill(weights == 0, 0.0)).sum(-1)
+    return {"entropy": entropy.mean(0), "log_partition": log_z.mean(0), "heads": entropy}
+
+
+def _finish(
+    model: YuriiFormer,
+    tokens: Tensor,
+    targets: Tensor,
+    recorder: Recorder,
+    logits: Tensor,
+    top: int,
+) -> Trace:
+    """What needs the whole way: paths, lens, energies of the streams."""
+    rows = [each["X"] for each in recorder.streams]
+    lens = look(model, rows, targets, top)
+    ways = torch.stack(recorder.ways)  # (place, token, d)
+    layers = torch.tensor([layer for layer, _ in recorder.places])
+    path, moves = travel(ways, layers, torch.stack(rows))
+    return Trace(
+        tokens=tokens,
+        targets=targets,
+        steps=tuple(recorder.steps),
+        by_step=recorder.by_step,
+        heads={"entropy": recorder.heads},
+        by_layer=moves | _streams(model, recorder) | lens.by_layer(),
+        whole={
+            "log_energy": torch.stack([log_interaction_energy(row) for row in rows]),
+            "potential_energy": torch.stack([potential_energy(row) for row in rows]),
+        },
+        lens=lens,
+        path=path,
+        places=_places(recorder.places),
+        principal={"raw": principal(ways), "directions": principal(_normalized(model, ways))},
+        coefficients=tuple(_coefficients(block) for block in model.blocks),
+        logits=logits,
+    )
+
+
+def _streams(model: YuriiFormer, recorder: Recorder) -> dict[str, Tensor]:
+    """Lengths of the streams by row, and how far the tokens point the same way."""
+    none = torch.full((recorder.length,), torch.nan, dtype=torch.float64)
+    found = {}
+    for stream in model.streams:
+        norms = [each[stream].norm(dim=-1) if stream in each else none for each in recorder.streams]
+        found[f"norm_{stream}"] = torch.stack(norms)
+    rows = [each["X"] / each["X"].norm(dim=-1, keepdim=True) for each in recorder.streams]
+    many = math.log(recorder.length)
+    found["interaction"] = torch.stack([log_partition(row) - many for row in rows])
+    return found
+
+
+def _places(places: list[tuple[int, int]]) -> tuple[tuple[float, int], ...]:
+    """Layer and step of each update of X as a row that counts substeps as fractions."""
+    found: list[tuple[float, int]] = []
+    for number, (layer, step) in enumerate(places):
+        own = [i for i, (each, _) in enumerate(places) if each == layer]
+        share = (own.index(number) + 1) / len(own)
+        found.append((layer + share if layer >= 0 else 0.0, step))
+    return tuple(found)
+
+
+def _coefficients(block: Any) -> dict[str, float]:
+    return {name: float(value.double().mean()) for name, value in block.coefficients().items()}

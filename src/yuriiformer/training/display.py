@@ -1,0 +1,139 @@
+"""What a person sees of a training run: the plan, live progress, the end."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+from io import StringIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+from yuriiformer.files import in_bytes
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from yuriiformer.config import TrainConfig
+    from yuriiformer.costs.plan import Plan
+
+EVERY_SECONDS = 10.0  # between lines where no terminal is
+
+
+def duration(seconds: float) -> str:
+    """``3:07`` or ``5 h 12 min``."""
+    if not math.isfinite(seconds):
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02d}"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+def plan_text(config: TrainConfig, plan: Plan, resolved: Mapping[str, Any]) -> str:
+    """The plan of a run, before it runs."""
+    model, recipe = config.model, config.recipe
+    tables = f", and {plan.start_tables:,} in start tables" if plan.start_tables else ""
+    frozen = f", {plan.frozen:,} frozen (never reach the logits)" if plan.frozen else ""
+    micro = min(config.machine.micro_batch, recipe.sequences)
+    epochs = recipe.steps / plan.steps_per_epoch
+    matrices = (f"Muon {recipe.muon_lr:g}" if recipe.uses_muon
+                else f"AdamW for everything, matrices {recipe.matrix_peak:g}")  # fmt: skip
+    lines = [
+        ("rule", f"{model.update.name}: {model.update.label}"),
+        ("model", f"{model.n_layer} layers, {model.n_head} heads, d = {model.d_model}, context "
+                  f"{model.context}, vocabulary {model.vocab_size:,} ({model.real_vocab:,} real)"),
+        ("parameters", f"{plan.parameters:,}{tables}; {plan.all_parameters:,} in all{frozen}"),
+        ("step", f"{recipe.sequences} sequences, {plan.tokens_a_step:,} tokens, in micro-batches "
+                 f"of {micro}"),
+        ("run", f"{recipe.steps:,} steps ({recipe.warmup_steps:,} warmup), {plan.tokens:,} tokens, "
+                f"{epochs:.2f} epochs of {plan.steps_per_epoch:,.1f} steps"),
+        ("rates", f"{matrices}, AdamW {recipe.adamw_lr:g}, coefficients "
+                  f"{recipe.adamw_lr * recipe.coefficient_lr:g}"),
+        ("machine", f"{resolved['device']}, {resolved['dtype']}, "
+                    f"{'compiled' if resolved['compiled'] else 'not compiled'}"),
+        ("memory", f"{in_bytes(plan.memory)}: weights {in_bytes(plan.weights)}, gradients "
+                   f"{in_bytes(plan.gradients)}, optimiser {in_bytes(plan.optimizer)}, kept for "
+                   f"the backward pass {in_bytes(plan.activations) if plan.activations else '?'}"),
+        ("work", f"{plan.flops:.2e} floating-point operations"),
+    ]  # fmt: skip
+    return "\n".join(f"{name:<12}{text}" for name, text in lines)
+
+
+class Display:
+    """Progress of a run: a live bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(
+        self, steps: int, step: int, best: float | None = None, stream: TextIO | None = None
+    ) -> None:
+        self.steps, self.first = steps, step
+        self.stream = stream = stream or sys.stderr
+        self.began = self.said = time.monotonic()
+        self.best = best
+        self.validation = ""
+        self.bar: Bar | None = None
+        self.task: TaskID | None = None
+        if stream.isatty():
+            self._open_bar()
+
+    def _open_bar(self) -> None:
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
+        from rich.table import Column  # noqa: PLC0415
+
+        self.bar = Progress(
+            TextColumn(
+                "{task.completed}/{task.total}",
+                table_column=Column(no_wrap=True, min_width=2 * len(str(self.steps)) + 1),
+            ),
+            BarColumn(bar_width=12),
+            TextColumn(
+                "{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")
+            ),
+            console=Console(file=self.stream),
+        )
+        self.bar.start()
+        self.task = self.bar.add_task("starting", total=self.steps, completed=self.first)
+
+    def say(self, text: str) -> None:
+        """A remark, above the bar."""
+        try:
+            if self.bar is not None:
+                self.bar.console.print(text, markup=False, highlight=False)
+            else:
+                print(text, file=self.stream, flush=True)
+        except OSError:  # the reader of a pipe has gone: training goes on, metrics.jsonl has it all
+            self.stream, self.bar = StringIO(), None
+
+    def record(self, record: dict[str, Any]) -> None:
+        if "val_loss" in record:
+            better = self.best is None or record["val_loss"] < self.best
+            self.best = record["val_loss"] if better else self.best
+            self.validation = f"val {record['val_loss']:.4f}{' (best)' if better else ''}"
+        text = self._line(record)
+        now = time.monotonic()
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, completed=record["step"], description=text)
+        if "val_loss" in record or (self.bar is None and now - self.said > EVERY_SECONDS):
+            self.said = now
+            self.say(f"step {record['step']}/{self.steps}  {text}")
+
+    def _line(self, record: dict[str, Any]) -> str:
+        parts = [f"loss {record['loss']:.4f}"] if "loss" in record else []
+        parts += [self.validation] if self.validation else []
+        done = record["step"] - self.first
+        if done > 0 and record["step"] < self.steps:
+            left = (time.monotonic() - self.began) / done * (self.steps - record["step"])
+            parts.append(f"{duration(left)} left")
+        if "lr" in record:  # what a narrow terminal may cut off
+            parts.append(f"{record['timing']['tokens_per_second']:,.0f} tok/s")
+            parts.append("lr " + " ".join(f"{rate:.2e}" for rate in record["lr"].values()))
+            parts.append(f"grad {record['grad_norm']:.2f}")
+        return "  ".join(parts)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None

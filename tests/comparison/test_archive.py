@@ -1,0 +1,232 @@
+"""Archives: small, whole or named, and the same report from them as from the runs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.comparison.studies import DATA, EQUAL, STUDY, begin, request, run_all, study_file
+from tests.comparison.synthetic import configuration, falling, write_run
+from tests.training.runs import small, tales
+from yuriiformer.cli.main import main
+from yuriiformer.comparison.archive import read_archive, write_archive
+from yuriiformer.comparison.arms import ArmSpec
+from yuriiformer.comparison.collect import collect
+from yuriiformer.comparison.folder import Request, SuiteFolder
+from yuriiformer.comparison.record import Entry, SuiteRecord, read_suite
+from yuriiformer.comparison.study import read_study
+from yuriiformer.config import read_config
+from yuriiformer.errors import RunError
+from yuriiformer.report.payload import Extras, payload
+from yuriiformer.report.results import result_table
+from yuriiformer.report.tables import json_data
+from yuriiformer.runs.metrics import read_metrics
+from yuriiformer.runs.run import read_run
+from yuriiformer.training.session import train
+
+FINALS = {
+    "gd": {0: 1.10, 1: 1.12, 2: 1.11},
+    "momentum": {0: 1.02, 1: 1.05, 2: 1.03},
+    "own": {0: 1.11, 1: 1.12, 2: 1.12},
+}
+
+
+def without_places(value):
+    """Numbers and words, without where they were read from."""
+    if isinstance(value, dict):
+        return {k: without_places(v) for k, v in value.items() if k not in ("folder", "command")}
+    return [without_places(v) for v in value] if isinstance(value, list) else value
+
+
+def assert_same_report(suite, archive):
+    """Cell by cell, number by number."""
+    [runs], [kept] = collect([suite]), collect([archive])
+    assert result_table(runs) == result_table(kept)
+    assert without_places(json_data(runs)) == without_places(json_data(kept))
+    assert runs.verdicts == kept.verdicts
+    assert runs.remarks == kept.remarks
+    return runs, kept
+
+
+def test_a_report_from_the_archive_is_the_report_from_the_runs(tmp_path):
+    suite = begin(tmp_path, STUDY + EQUAL)
+    run_all(suite, FINALS)
+    written = write_archive(read_suite(suite), tmp_path / "archive")
+    assert (written.added, written.known, written.left) == (9, 0, 0)
+    runs, kept = assert_same_report(suite.path, tmp_path / "archive")
+    assert [verdict.verdict for verdict in kept.verdicts] == ["supported", "undecided"]
+    pages = [without_places(payload([each], Extras())) for each in (runs, kept)]
+    for page in pages:
+        page.pop("data")  # the archive does not say where they stood
+    assert pages[0] == pages[1]
+
+
+def test_failed_diverged_and_unbegun_runs_are_told_of(tmp_path):
+    suite = begin(tmp_path)
+    run_all(suite, {"gd": FINALS["gd"], "momentum": {0: 1.0}})
+    run_all(suite, {"own": {0: 1.0}}, val=lambda step: np.full_like(step, np.nan))
+    specs = {spec.name: spec for spec in suite.runs()}
+    config = read_config(specs["momentum/seed-1"].config_file)
+    write_run(specs["momentum/seed-1"].folder.path, config, val=falling(1.0, 20), until=5)
+    suite.note_failure(specs["momentum/seed-1"], "killed by SIGKILL")
+    suite.note_failure(specs["own/seed-1"], "no room")
+    assert write_archive(read_suite(suite), tmp_path / "archive").left == 3
+    assert_same_report(suite.path, tmp_path / "archive")
+    said = " ".join(collect([tmp_path / "archive"])[0].remarks)
+    for words in ("momentum, seed 1 failed after step 5: killed by SIGKILL", "own, seed 0 ended "
+                  "with a loss that is not finite", "own, seed 1 failed before its first step: no "
+                  "room", "own, seed 2 has not begun"):  # fmt: skip
+        assert words in said
+
+
+def test_an_archive_can_be_added_to(tmp_path):
+    """By the same suite later, by seeds that were run elsewhere, by a study that has grown."""
+    suite = begin(tmp_path)
+    run_all(suite, {"gd": FINALS["gd"]})
+    run_all(suite, {"own": {0: 1.1}}, until=3)
+    archive = tmp_path / "archive"
+    write_archive(read_suite(suite), archive)
+    assert "own, seed 0 had not finished when it was archived." in collect([archive])[0].remarks
+    elsewhere = begin(tmp_path / "elsewhere")
+    run_all(elsewhere, {"momentum": FINALS["momentum"]})
+    assert write_archive(read_suite(elsewhere), archive).added == 3
+    suite.extend(request(read_study(study_file(tmp_path, STUDY + EQUAL))), "yurii suite")
+    run_all(suite, FINALS)
+    written = write_archive(read_suite(suite), archive)
+    assert (written.added, written.known) == (3, 6)
+    _, kept = assert_same_report(suite.path, archive)
+    assert [verdict.late for verdict in kept.verdicts] == [False, True]
+
+
+def test_nothing_else_is_overwritten_or_mixed(tmp_path):
+    suite = begin(tmp_path)
+    run_all(suite, FINALS)
+    archive = tmp_path / "archive"
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(RunError, match="holds something else than an archive"):
+        write_archive(read_suite(suite), tmp_path / "notes")
+    write_archive(read_suite(suite), archive)
+    before = {path: path.read_bytes() for path in archive.rglob("*") if path.is_file()}
+    other = begin(tmp_path / "other", STUDY.replace("steps = 20", "steps = 30"))
+    run_all(other, FINALS)
+    with pytest.raises(RunError, match=r"has another arm 'gd'|another study"):
+        write_archive(read_suite(other), archive)
+    twin = begin(tmp_path / "twin")
+    run_all(twin, {**FINALS, "gd": {0: 1.3}})
+    with pytest.raises(RunError, match="another run of 'gd', seed 0: its losses differ"):
+        write_archive(read_suite(twin), archive)
+    assert before == {path: path.read_bytes() for path in archive.rglob("*") if path.is_file()}
+    assert not list(archive.rglob("*.part"))
+
+
+def test_every_flipped_byte_is_noticed_and_named(tmp_path):
+    suite = begin(tmp_path)
+    run_all(suite, {label: {0: 1.0} for label in FINALS})
+    archive = tmp_path / "archive"
+    write_archive(read_suite(suite), archive)
+    random = np.random.default_rng(0)
+    for path in sorted(archive.rglob("*")):
+        if not path.is_file():
+            continue
+        whole = path.read_bytes()
+        places = set(random.integers(0, len(whole), 60).tolist()) | {0, len(whole) - 1}
+        for place in places:
+            other = whole[place] ^ int(random.integers(1, 256))
+            if whole[place : place + 1].isspace():
+                other = 9  # a tab: the JSON would mean the same
+            path.write_bytes(whole[:place] + bytes([other]) + whole[place + 1 :])
+            with pytest.raises(RunError) as caught:
+                read_archive(archive)
+            assert path.name in str(caught.value)
+            assert "\n" not in str(caught.value)
+        path.write_bytes(whole[:-9])
+        with pytest.raises(RunError, match="damaged"):
+            read_archive(archive)
+        path.write_bytes(whole)
+    gone = archive / "runs" / "gd" / "seed-0.json.gz"
+    gone.unlink()
+    with pytest.raises(RunError, match="gd/seed-0"):
+        read_archive(archive)
+    assert write_archive(read_suite(suite), archive).added == 1  # the suite still has it
+    read_archive(archive)
+
+
+def test_large_runs_are_thinned_and_tell_the_same_table(tmp_path):
+    """10,000 steps of 24 layers: at most 100 kB, and no cell changes."""
+    suite = SuiteFolder(tmp_path / "suite")
+    arms = []
+    entries = []
+    for label, rule, floor in (("a", "gd-lie-trotter", 1.1), ("b", "nesterov-lie-trotter", 1.0)):
+        config = configuration(rule, steps=10_000, every=100, setting="openwebtext-medium")
+        folder = tmp_path / label
+        wander = {"mu": lambda s: np.float32(0.01 * np.sin(s / 300)),
+                  "beta": lambda s: np.float32(-0.1 * np.cos(s / 100))}  # fmt: skip
+        write_run(folder, config, val=falling(floor, 10_000), noise=0.1, coefficients=wander)
+        arms.append(ArmSpec(label, label, config.model.update))
+        entries.append(Entry(label, label, 0, read_run(folder)))
+    request = Request("openwebtext-medium", arms, [0], DATA)
+    suite.extend(request, "")
+    record = SuiteRecord(suite.path, suite.read(), entries)
+    archive = tmp_path / "archive"
+    write_archive(record, archive)
+    for path in archive.rglob("*.gz"):
+        assert path.stat().st_size < 100_000
+    kept = {entry.slug: entry.run for entry in read_archive(archive).entries}
+    for entry in entries:
+        one, two = entry.run, kept[entry.slug]
+        assert len(two.curves.step) < 2_000 < len(one.curves.step)
+        for name in ("final", "best", "best_step", "train", "tokens_per_second", "step"):
+            assert getattr(one, name) == getattr(two, name)
+        assert np.array_equal(one.curves.val_loss, two.curves.val_loss)
+        for step in one.curves.val_step:
+            assert one.curves.seconds_at(step) == two.curves.seconds_at(step)
+        assert one.curves.coefficients[-1:] == two.curves.coefficients[-1:]
+
+
+def test_a_real_run_comes_back_to_the_bit(tmp_path, capsys):
+    """From its archived configuration, on the same machine with the same threads."""
+    config = small(steps=6)
+    suite = SuiteFolder(tmp_path / "suite")
+    arm = ArmSpec("nesterov", "nesterov", config.model.update)
+    suite.extend(Request("tales-tiny", [arm], [0], DATA), "")
+    train(config, tales(), tmp_path / "run")
+    entry = Entry("nesterov", "nesterov", 0, read_run(tmp_path / "run"))
+    write_archive(SuiteRecord(suite.path, suite.read(), [entry]), tmp_path / "archive")
+    shutil.rmtree(tmp_path / "suite")
+    file = tmp_path / "archive" / "runs" / "nesterov" / "seed-0.json.gz"
+    again = ["train", "--config", str(file), "--data", str(tales()), "--out"]
+    assert main([*again, str(tmp_path / "again")]) == 0
+    capsys.readouterr()
+
+    def numbers(run):
+        return [{k: v for k, v in record.items() if k != "timing"}
+                for record in read_metrics(tmp_path / run / "metrics.jsonl")]  # fmt: skip
+
+    assert numbers("again") == numbers("run")
+    kept = read_archive(tmp_path / "archive").entries[0].run
+    assert kept.curves.coefficients == entry.run.curves.coefficients
+    assert str(tmp_path) not in gzip.decompress(file.read_bytes()).decode()
+
+
+def test_the_command(tmp_path, capsys):
+    suite = begin(tmp_path)
+    run_all(suite, FINALS)
+    archive = str(tmp_path / "archive")
+    assert main(["archive", str(suite.path), archive]) == 0
+    assert "9 runs added" in capsys.readouterr().out
+    assert main(["report", archive, "--no-figures", "--out", str(tmp_path / "report")]) == 0
+    said = capsys.readouterr().out
+    assert "supported     Momentum ends lower than gradient descent" in said
+    data = json.loads((tmp_path / "report" / "tables" / "results.json").read_text())
+    [hypothesis] = data["hypotheses"]
+    assert {"claim", "verdict", "difference", "interval", "p", "late"} <= hypothesis.keys()
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Is it the momentum or the table?" in page
+    for words in ([], [str(suite.path)], [str(tmp_path), archive]):
+        assert main(["archive", *words]) == 2
+        assert capsys.readouterr().err.count("\n") == 1

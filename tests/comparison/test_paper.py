@@ -1,0 +1,137 @@
+"""The paper's figures: those of SPEC, number by number."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.comparison.synthetic import configuration
+from yuriiformer.comparison.paper import (
+    TASKS,
+    figure_of_rule,
+    paper_downstream,
+    paper_figure,
+    paper_preset,
+    paper_presets,
+    paper_references,
+)
+from yuriiformer.methods.catalog import paper
+from yuriiformer.training.presets import PRESETS, preset
+
+SPEC = Path(__file__).parents[3] / "shared" / "SPEC.md"
+
+
+def spec_tables():
+    """Rows of §6: name and the cells after it, by table."""
+    if not SPEC.exists():
+        pytest.skip("SPEC.md is not here")
+    text = SPEC.read_text(encoding="utf-8").split("## 6.")[1].split("## 7.")[0]
+    tables = [[[cell.strip() for cell in line.strip("|").split("|")] for line in block]
+              for block in re.findall(r"(?:^\|.*\n)+", text, re.M)
+              for block in [block.splitlines()[2:]]]  # fmt: skip
+    assert [len(table) for table in tables] == [9, 6, 6]
+    return tables
+
+
+def numbers(text):
+    return tuple(float(part) for part in text.split("/"))
+
+
+def of_label(label):
+    """``IMEX+LN_v k=2 AMA`` as rules and the paper's letters."""
+    kind, k, letters = label.split()
+    stem = f"imex{k[2:]}-" + ("ln-" if "LN_v" in kind else "")
+    return [f"{stem}attn-mlp", f"{stem}mlp-attn"], letters
+
+
+def test_tinystories_as_in_spec():
+    seen = set()
+    for row in spec_tables()[0]:
+        for label, text in zip(row[0::2], row[1::2], strict=True):
+            if not label:
+                continue
+            names, letters = of_label(label) if label.startswith("IMEX") else ([label], None)
+            for name in names:
+                found = paper_figure("tinystories-small", name)
+                assert found.unclear == (letters is not None)
+                place = found.labels.index(letters) if letters else 0
+                shown = tuple(found.values(m)[place] for m in ("best", "final", "train"))
+                assert shown == numbers(text), label
+                seen.add(name)
+    assert seen == set(paper)
+
+
+def test_openwebtext_as_in_spec():
+    _, losses, tasks = spec_tables()
+    for name, small, medium in losses:
+        for setting, text in (("openwebtext-small", small), ("openwebtext-medium", medium)):
+            found = paper_figure(setting, name)
+            assert (*found.best, *found.final) == numbers(text)
+            assert found.train == ()
+            assert found.text("train") == ""
+    for name, small, medium in tasks:
+        for setting, text in (("openwebtext-small", small), ("openwebtext-medium", medium)):
+            assert tuple(paper_downstream(setting, name).values()) == numbers(text)
+
+
+def test_some_typed_by_hand():
+    found = paper_figure("tinystories-small", "nesterov-lie-trotter")
+    assert (found.best, found.final, found.train) == ((1.078,), (1.090,), (0.896,))
+    assert found.text("final") == "1.090"
+    assert paper_figure("openwebtext-medium", "gd-euler").final == (2.775,)
+    assert paper_downstream("openwebtext-small", "gd-euler")[TASKS[0]] == 29.9
+    assert sorted(paper_references().values()) == [2.84, 2.85, 3.12, 31.53, 39.48]
+
+
+def test_figures_of_unclear_label_are_both_shown_and_marked():
+    for name in ("imex1-attn-mlp", "imex1-mlp-attn"):
+        found = paper_figure("tinystories-small", name)
+        assert found.text("best") == "1.083 / 1.086 †"
+        assert found.labels == ("MAM", "AMA")
+
+
+def test_what_the_paper_has_not():
+    assert paper_figure("tinystories-small", "gd-table") is None
+    assert paper_figure("openwebtext-small", "verlet-ama") is None
+    assert paper_figure("tales-tiny", "gd-euler") is None
+    assert paper_figure(None, "gd-euler") is None
+    assert paper_figure("references", "gd-euler") is None
+    assert paper_downstream("tinystories-small", "gd-euler") is None
+    assert paper_downstream("references", "gd-euler") is None
+
+
+def test_a_rule_that_only_borrows_the_name_gets_no_figure():
+    own = paper["gd-euler"]
+    assert figure_of_rule("tinystories-small", own) == paper_figure("tinystories-small", "gd-euler")
+    other = type(own)("gd-euler", "X = X + 2 * attn(X) + mlp(X)")
+    assert figure_of_rule("tinystories-small", other) is None
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_which_setting_a_configuration_is(name):
+    config = preset(name, "verlet-ama")
+    config = replace(config, recipe=replace(config.recipe, seed=5))
+    assert paper_preset(config.to_dict()) == (name if name in paper_presets() else None)
+
+
+def test_what_is_no_setting_of_the_paper():
+    config = preset("tinystories-small", "gd-euler")
+
+    def found(part, **changes):
+        changed = replace(config, **{part: replace(getattr(config, part), **changes)})
+        return paper_preset(changed.to_dict())
+
+    assert found("machine", device="cpu", micro_batch=2, compile="off") == "tinystories-small"
+    assert found("habits", save_every=7) == "tinystories-small"
+    assert found("recipe", warmup=1000) == "tinystories-small"  # what is meant by none given
+    assert found("recipe", warmup=900) is None
+    assert found("recipe", steps=9999) is None
+    assert found("recipe", muon_lr=0.01) is None
+    assert found("model", n_layer=11) is None
+    assert found("model", vocab_size=2048, valid_vocab=2048) is None
+    assert found("validation", eval_every=50) is None
+    assert paper_preset(configuration("gd-euler").to_dict()) is None
+    assert paper_preset({}) is None

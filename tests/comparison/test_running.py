@@ -1,0 +1,317 @@
+"""Suites as they are run: finished runs kept, failures apart, what is asked for extended."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from tests.comparison.suites import command, definition, results, run
+from tests.training.runs import tales
+from yuriiformer.comparison.display import SuiteDisplay, overall
+from yuriiformer.comparison.folder import RunSpec, SuiteFolder
+from yuriiformer.comparison.progress import Progress
+from yuriiformer.comparison.running import carry_out, last_words
+from yuriiformer.training.stop import Stopper
+
+RULES = ("gd-lie-trotter", "nesterov-lie-trotter")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A suite of two rules and one seed, run once."""
+    out = tmp_path_factory.mktemp("suite") / "s"
+    done = run(command(out, "--jobs", "2", rules=RULES))
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def test_a_suite_runs_and_says_what_came_out(finished):
+    out, done = finished
+    assert "2 of 2 runs finished" in done.stdout
+    assert "GD+Lie–Trotter" in done.stdout
+    assert f"yurii report {out}" in done.stdout
+    for rule in RULES:
+        assert f"{rule}/seed-0 begins" in done.stderr
+        assert f"{rule}/seed-0 finished: validation loss" in done.stderr
+        assert (out / "runs" / rule / "seed-0" / "checkpoints" / "final").is_dir()
+    assert definition(out)["threads"] == 1
+
+
+def test_the_same_command_again_changes_nothing(finished):
+    out, _ = finished
+    before = results(out)
+    stamps = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*/metrics.jsonl")}
+    for words in (command(out, rules=RULES), [*command(out)[:4], "--out", str(out)]):
+        again = run(words)
+        assert again.returncode == 0, again.stderr
+        assert "was finished already" in again.stderr
+    assert results(out) == before
+    assert stamps == {path: path.stat().st_mtime_ns for path in stamps}
+
+
+def test_seeds_share_batches_and_start(finished):
+    """What is paired: the same loss before training wherever two rules start alike, and the same
+    data, so two arms of one rule under two labels are equal to the bit."""
+    out, _ = finished
+    more = run(command(out, "--arm", "twin: rule=gd-lie-trotter"))
+    assert more.returncode == 0, more.stderr
+    found = results(out)
+    assert found["runs/twin/seed-0"] == found["runs/gd-lie-trotter/seed-0"]
+    assert found["runs/twin/seed-0"] != found["runs/nesterov-lie-trotter/seed-0"]
+    assert [arm["slug"] for arm in definition(out)["arms"]] == [*RULES, "twin"]
+    assert "twin" in definition(out)["commands"][-1]
+
+
+def test_an_arm_cannot_change_under_its_name(finished):
+    out, _ = finished
+    for more, words in (
+        (("--arm", "nesterov-lie-trotter: rule=gd-lie-trotter"), "another configuration (rule"),
+        (("--arm", "Nesterov+Lie–Trotter: rule=gd-euler"), "two arms are called"),
+        (("--rules", "gd-lie-trotter", "--preset", "cpu-tinystories"), "with the preset"),
+    ):
+        refused = run(command(out, *more))
+        assert refused.returncode == 2
+        assert words in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    refused = run(command(out, steps=9, rules=RULES))
+    assert "steps 8 -> 9" in refused.stderr
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path):
+    out = tmp_path / "s"
+    arms = ["--arm", "explodes: rule=gd-lie-trotter muon_lr=1e30 adamw_lr=1e30 clip=0 warmup=0",
+            "--arm", "fine: rule=gd-lie-trotter"]  # fmt: skip
+    done = run(command(out, *arms))
+    assert done.returncode == 1
+    assert "failed: explodes/seed-0: " in done.stdout
+    assert "not finite" in done.stdout
+    assert "1 of 2 runs finished, 1 failed" in done.stdout
+    assert "fine/seed-0 finished" in done.stderr
+    assert list(SuiteFolder(out).failures()) == ["explodes/seed-0"]
+    again = run(command(out, *arms))
+    assert again.returncode == 1  # tried again, and it fails again
+    assert "explodes/seed-0 begins" in again.stderr or "explodes/seed-0 goes on" in again.stderr
+
+
+def test_commands_are_printed_and_work(tmp_path):
+    out = tmp_path / "s"
+    done = run(command(out, "--print-commands", "--seeds", "4,5", rules=RULES))
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4
+    assert all(line.startswith("yurii train --config ") for line in lines)
+    assert not (out / "runs").exists()
+    import shlex
+    import sys
+
+    words = [sys.executable, "-m", "yuriiformer", *shlex.split(lines[0])[1:]]
+    assert run(words).returncode == 0
+    rest = run(command(out, "--seeds", "4,5", "--jobs", "2", rules=RULES))
+    assert rest.returncode == 0
+    assert "gd-lie-trotter/seed-4 was finished already" in rest.stderr
+    several = run(command(out, "--print-commands", "--processes", "2", "--seeds", "4", rules=RULES))
+    assert several.stdout.startswith(
+        "torchrun --standalone --nproc-per-node=2 -m yuriiformer train"
+    )
+
+
+def test_seeds_can_be_added_to_what_is_there(finished, tmp_path):
+    import shutil
+
+    out = tmp_path / "copy"
+    shutil.copytree(finished[0], out)
+    alone = [*command(out)[:4], "--out", str(out)]
+    more = run([*alone, "--seeds", "0,1"])
+    assert more.returncode == 0, more.stderr
+    found = results(out)
+    assert {name.split("/")[-1] for name in found} == {"seed-0", "seed-1"}
+    plain = tmp_path / "plain"
+    assert run(command(plain, "--seeds", "1", rules=RULES)).returncode == 0
+    for rule in RULES:
+        assert found[f"runs/{rule}/seed-1"] == results(plain)[f"runs/{rule}/seed-1"]
+    for words in (["--set", "steps=3"], ["--preset", "cpu-tinystories"], ["--baseline", "x"]):
+        refused = run([*alone, *words])
+        assert refused.returncode == 2
+        assert "needs --rules or --arm" in refused.stderr
+    from tests.training.corpora import tales as others
+
+    refused = run([*alone, "--data", str(others())])
+    assert refused.returncode == 2
+    assert "other data" in refused.stderr
+
+
+def test_only_one_suite_at_a_time(finished):
+    out, _ = finished
+    with SuiteFolder(out).taken():
+        refused = run([*command(out)[:4], "--out", str(out)])
+        more = run(command(out, "--arm", "late: rule=gd-euler"))
+    assert "another process is at work on the suite" in refused.stderr
+    assert refused.returncode == more.returncode == 2
+    assert "late" not in [arm["slug"] for arm in definition(out)["arms"]]
+
+
+def test_a_damaged_definition_is_named(tmp_path):
+    (tmp_path / "suite.json").write_text('{"format": 1, "arms": [{}]}')
+    refused = run([*command(tmp_path)[:4], "--out", str(tmp_path)])
+    assert refused.returncode == 2
+    assert "suite.json is damaged" in refused.stderr
+
+
+def test_a_signal_stops_all_and_they_go_on(tmp_path):
+    import signal
+    import subprocess
+    import time
+
+    out = tmp_path / "s"
+    words = command(out, "--jobs", "2", steps=400, rules=RULES)
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    files = [out / "runs" / rule / "seed-0" / "metrics.jsonl" for rule in RULES]
+    deadline = time.monotonic() + 200
+    while not all(file.exists() and file.read_text().count("\n") > 5 for file in files):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=200)
+    assert process.returncode == 75, stderr
+    assert "the same command goes on" in stdout
+    for rule in RULES:
+        folder = RunSpec(rule, rule, 0, out, 400).folder
+        assert not folder.busy
+        last = json.loads((folder.checkpoints / "last" / "manifest.json").read_text())
+        assert last["about"]["step"] >= 5
+    assert not SuiteFolder(out).failures()
+
+
+class _Job:
+    def __init__(self, codes):
+        self.codes, self.stopped = list(codes), False
+
+    def poll(self):
+        return self.codes.pop(0) if self.codes else 0
+
+    def stop(self):
+        self.stopped = True
+
+
+def test_no_more_jobs_than_asked_for(tmp_path, monkeypatch):
+    """The number of runs at a time, whatever their order of ending."""
+    monkeypatch.setattr("yuriiformer.comparison.running.LOOK_EVERY", 0.001)
+    runs = [RunSpec(f"a{i}", f"a{i}", 0, tmp_path, 5) for i in range(7)]
+    active, most = set(), []
+
+    class Job(_Job):
+        def __init__(self, name, rounds):
+            super().__init__([None] * rounds)
+            self.name = name
+            active.add(name)
+            most.append(len(active))
+
+        def poll(self):
+            code = super().poll()
+            if code is not None:
+                active.discard(self.name)
+            return code
+
+    def launch(run, slot):
+        assert slot < 3
+        return Job(run.name, 1 + hash(run.name) % 4)
+
+    display = SuiteDisplay(io.StringIO())
+    ended = carry_out(SuiteFolder(tmp_path), runs, launch, 3, display, Stopper())
+    assert max(most) == 3
+    assert len(most) == 7
+    # Exit code 0, but no final model: that is no success.
+    assert [each.state for each in ended] == ["failed"] * 7
+    assert ended[0].said == "exit code 0"
+    assert set(SuiteFolder(tmp_path).failures()) == {each.name for each in runs}
+
+
+def test_a_run_that_is_killed_is_said_to_be(tmp_path, monkeypatch):
+    monkeypatch.setattr("yuriiformer.comparison.running.LOOK_EVERY", 0.001)
+    suite, runs = SuiteFolder(tmp_path), [RunSpec("a", "a", 0, tmp_path, 5)]
+    runs[0].log.parent.mkdir(parents=True)
+    runs[0].log.write_text("step 3/5 loss 2.0\n")
+    seen = []
+
+    def launch(run, slot):
+        seen.append(dict(suite.failures()))
+        return _Job([None, -9])
+
+    display = SuiteDisplay(io.StringIO())
+    for _ in range(2):
+        (ended,) = carry_out(suite, runs, launch, 1, display, Stopper())
+        assert (ended.state, ended.said) == ("failed", "killed by SIGKILL")
+        assert suite.failures() == {"a/seed-0": "killed by SIGKILL"}
+    assert seen == [{}, {}]  # while it runs again, it has not failed
+
+
+def test_last_words(tmp_path):
+    log = tmp_path / "log"
+    assert last_words(log) == ""
+    log.write_text("step 1\nyurii: the disk is full\nTraceback\n  File x\n\n")
+    assert last_words(log) == "the disk is full"
+    log.write_text("step 1\nKilled\n\n")
+    assert last_words(log) == "Killed"
+
+
+def test_progress_follows_a_run_that_cuts_its_records(tmp_path):
+    spec = RunSpec("a", "a", 0, tmp_path, 100)
+    spec.folder.path.mkdir(parents=True)
+    file = spec.folder.metrics_file
+    each = Progress(spec)
+    each.start("running")
+    file.write_text(
+        '{"step": 1, "loss": 3.0, "timing": {"tokens_per_second": 10}}\n{"step": 2, "lo'
+    )
+    each.look()
+    assert (each.step, each.loss, each.speed) == (1, 3.0, 10.0)
+    with file.open("a") as more:
+        more.write('ss": 2.5, "val_loss": 2.0}\n')
+    each.look()
+    assert (each.step, each.loss, each.val_loss, each.best) == (2, 2.5, 2.0, 2.0)
+    part = tmp_path / "part"
+    part.write_text('{"step": 1, "loss": 9.0}\n')
+    part.rename(file)
+    each.look()
+    assert each.step == 1
+    with file.open("a") as more:
+        more.write('{"step": 2, "val_loss": 2.0}\n{"step": 3, "val_loss": "nan"}\n')
+    each.look()
+    assert str(each.val_loss) == "nan"  # not the one before
+    assert each.best == 2.0
+    each.end("finished")
+    assert overall([each]) == "1 of 1 runs finished"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--seeds", ""), "--seeds needs at least one"),
+        (("--jobs", "99"), "more than this machine's"),
+        (("--jobs", "0"), "at least 1"),
+        (("--grid", "muon_lr=1,2", "--rules"), "nothing to compare"),
+        (("--rules", "nesterov"), "unknown rule 'nesterov'"),
+        (("--rules", "gd-euler", "--baseline", "verlet-ama"), "is no arm; there are gd-euler"),
+        (("--rules", "gd-euler", "--preset", "huge"), "unknown preset 'huge'"),
+        (("--rules", "gd-euler", "--no-wait"), "--executor submitit"),
+        (("--rules", "gd-euler", "--data", "nowhere"), "no prepared data in 'nowhere'"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, more, words, capsys):
+    from yuriiformer.cli.main import main
+
+    arguments = ["suite", "--data", str(tales()), "--out", str(tmp_path / "s"), *more]
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "s").exists()
+
+
+def test_out_is_needed(capsys):
+    from yuriiformer.cli.main import main
+
+    assert main(["suite", "--rules", "gd-euler"]) == 2
+    assert "--out is needed" in capsys.readouterr().err

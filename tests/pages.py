@@ -1,0 +1,58 @@
+"""A browser without a network."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from yuriiformer.display.page import write_page
+from yuriiformer.report.payload import PAGE as REPORT
+from yuriiformer.tracing.page import PAGE as DEPTH
+
+PAGES = {"report": REPORT, "depth": DEPTH}
+
+READY = "html[data-ready=true]"
+
+
+@pytest.fixture
+def open_page(need_tool, tmp_path):
+    """Open a payload's page; at the end no error may have been reported."""
+    chromium, troubles = need_tool("chromium"), []
+
+    def note(message):
+        if message.type in {"error", "warning"}:
+            troubles.append(message.text)
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+
+        def open_(payload, width=1200, kind="report", **options):
+            write_page(PAGES[kind], payload, tmp_path / f"{kind}.html")
+            context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+            context.set_offline(True)
+            page = context.new_page()
+            page.on("console", note)
+            page.on("pageerror", lambda error: troubles.append(str(error)))
+            page.on("request", lambda request: _is_local(request.url, troubles))
+            page.goto((tmp_path / f"{kind}.html").as_uri())
+            page.wait_for_selector(READY, state="attached")
+            return page
+
+        yield open_
+        browser.close()
+    assert troubles == []
+
+
+@pytest.fixture
+def explore(open_page):
+    """The same for a depth page."""
+
+    def open_(payload, width=1200, **options):
+        return open_page(payload, width, kind="depth", **options)
+
+    return open_
+
+
+def _is_local(url, troubles):
+    if not url.startswith(("file:", "data:")):
+        troubles.append(f"asked for {url}")

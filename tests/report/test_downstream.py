@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests.comparison.synthetic import arm
-from yuriiformer.comparison.outcomes import compare
+from yuriiformer.comparison import outcomes
 from yuriiformer.report.downstream import downstream_latex, downstream_table
 from yuriiformer.report.payload import Extras, payload
 from yuriiformer.report.tables import markdown, whole
+from yuriiformer.runs.run import read_run
 from yuriiformer.runs.scores import read_scores
 
 GD, NESTEROV, POLYAK = "gd-lie-trotter", "nesterov-lie-trotter", "polyak-lie-trotter"
@@ -28,6 +30,12 @@ def put(run, task, value, stderr=0.005, *, checkpoint="best", limit=None, sha="1
              "items": {name: limit or 1000}, "items_there": {name: 1000}}  # fmt: skip
     data = {"task": task, **about, "scores": {name: scores}}
     (folder / f"{task}-{checkpoint}-{limit}.json").write_text(json.dumps(data))
+
+
+def compare(arms, **options):
+    """With the results that were put there since the runs were read."""
+    fresh = [replace(arm, runs=[read_run(run.folder) for run in arm.runs]) for arm in arms]
+    return outcomes.compare(fresh, **options)
 
 
 def cells(table, slug):

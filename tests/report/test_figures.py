@@ -298,7 +298,7 @@ def test_the_same_results_give_the_same_bytes(tmp_path, kind):
 
 
 def test_tables_and_figures_need_no_torch():
-    names = ("render.figures", "render.tables", "render.results", "suite.paper")
+    names = ("report.figures", "report.tables", "report.results", "comparison.paper")
     imports = "; ".join(f"import yuriiformer.{name}" for name in names)
     code = f"import sys; {imports}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,21 +1,7 @@
 """A study is a file: what is asked, what is compared, and what is expected, before anything runs.
 
-    title = "Is it the momentum or the table?"
-    preset = "tales-tiny"
-    seeds = [0, 1, 2]
-    baseline = "gd"
-    settings = { steps = 20 }
-
-    [[arms]]
-    label = "gd"
-    rule = "gd-lie-trotter"
-
-    [[hypotheses]]
-    claim = "..."
-    ...
-
-docs/comparing.md has every key. A study that has begun can grow (arms, seeds, hypotheses), but what
-stood in it stays; what came after the first finished run is marked as late.
+docs/comparing.md shows one with every key. A study that has begun can grow (arms, seeds,
+hypotheses), but what stood in it stays; what came after the first finished run is marked as late.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import torch
 from yuriiformer.config import TrainConfig
 from yuriiformer.costs.flops import ModelWork, Work, model_work, muon_work
 from yuriiformer.costs.parameters import Parameters, count_parameters
+from yuriiformer.data.order import BatchOrder
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.planning.devices import FIXED, SHARE, Device
@@ -95,12 +96,19 @@ def _run(config: TrainConfig, where: Circumstances, dtype: torch.dtype, micro: i
         "sequences": config.recipe.sequences,
         "tokens_a_step": tokens,
         "tokens": tokens * config.recipe.steps,
-        "epochs": tokens * config.recipe.steps / where.tokens[0] if where.tokens else None,
+        "epochs": _epochs(config, where.tokens[0]) if where.tokens else None,
         "gpus": where.gpus,
         "micro_batch": micro,
         "precision": str(dtype).removeprefix("torch."),
         "recompute": config.machine.recompute,
     }
+
+
+def _epochs(config: TrainConfig, tokens: int) -> float:
+    """As the order of batches counts them: a partial block is not in one."""
+    recipe = config.recipe
+    order = BatchOrder(tokens, config.model.context, recipe.sequences, recipe.seed)
+    return recipe.steps / order.steps_per_epoch
 
 
 def _device(device: Device) -> Data:
@@ -137,7 +145,7 @@ def _flops(config: TrainConfig, work: ModelWork, parameters: Parameters) -> Data
         "elementwise": work.elementwise,
         "optimizer_a_step": muon_work(list(parameters.matrices), config.recipe.muon_steps)
         * config.recipe.uses_muon,
-        "training": work.total.both * _tokens(config),
+        "training": (work.total.both + work.recomputed) * _tokens(config),
         "validation": _validation(config, work),
     }
 

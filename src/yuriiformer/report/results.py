@@ -118,8 +118,8 @@ COLUMNS = (
            "counts.", lower_is_better=None),
     Column("start_tables", "v0 tables", "Parameters of the token tables that further streams "
            "start from."),
-    Column("flops_a_token", "FLOPs/token", "Of training: a forward pass, and twice as much for "
-           "the backward one.", lower_is_better=None),
+    Column("flops_a_token", "FLOPs/token", "Of training: forward and backward pass, products of "
+           "matrices.", lower_is_better=None),
     Column("calls", "Attn + MLP", "How often a block calls each oracle.", numeric=False),
     Column("differs", "Differs in", "Settings other than the baseline's, beyond the rule.",
            numeric=False),

@@ -212,9 +212,9 @@ class Run:
 
     @property
     def flops_a_token(self) -> float | None:
-        """Of training: a forward pass, and twice as much for the backward one."""
-        forward = self.plan("forward_flops_a_token")
-        return None if forward is None else 3 * forward
+        """Of training: forward and backward pass, as the run's plan counts them."""
+        flops, tokens = self.plan("flops"), self.plan("tokens")
+        return None if flops is None or tokens is None else flops / tokens
 
     def reached(self, loss: float) -> int | None:
         """The first step with a validation loss that low."""

@@ -1,4 +1,4 @@
-"""Tokens a second when generating, side by side: with the cache, against Hugging Face's GPT-2 of
+"""Tokens per second when generating, side by side: with the cache, against Hugging Face's GPT-2 of
 the same size, against no cache, and Nesterov's block against gradient descent's.
 
     python benchmarks/generation.py            # 6 layers, d = 384
@@ -56,7 +56,7 @@ def ours(config: yf.ModelConfig, *, cached: bool = True) -> Callable[[torch.Tens
 def measure(
     runs: dict[str, Callable[[torch.Tensor, int], object]], count: int, rounds: int
 ) -> dict[str, float]:
-    """Median tokens a second of each, interleaved."""
+    """Median tokens per second of each, interleaved."""
     prompt = torch.arange(16)[None]
     speeds: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
@@ -96,7 +96,8 @@ def main() -> None:
     }
     if options.json:
         options.json.write_text(json.dumps({"tokens_per_second": speeds, "ratios": ratios}))
-    print(f"{count} tokens after 16, one row, {torch.get_num_threads()} threads, tokens a second:")
+    threads = torch.get_num_threads()
+    print(f"{count} tokens after 16, one row, {threads} threads, tokens per second:")
     for name, value in speeds.items():
         print(f"  {name:<22}{value:8.1f}")
     for name, value in ratios.items():

@@ -30,7 +30,7 @@ def main() -> None:
         start = time.perf_counter()
         order.starts(int(step))
         times.append(1e3 * (time.perf_counter() - start))
-    print(f"{order.blocks:,} blocks, {order.steps_per_epoch:,.1f} steps an epoch")
+    print(f"{order.blocks:,} blocks, {order.steps_per_epoch:,.1f} steps per epoch")
     print(f"  made, and the first step: {first * 1e3:.1f} ms; peak memory {peak:.2f} MiB")
     print(f"  a random step: median {statistics.median(times):.2f} ms, worst {max(times):.2f} ms")
 

@@ -179,7 +179,7 @@ def test_the_data_page(tmp_path, monkeypatch, capsys):
 
 def test_the_numbers_of_the_tales():
     page = (ROOT / "docs/data.md").read_text(encoding="utf-8")
-    assert f"{tales.entropy_per_story():.3f} nats a story" in page
+    assert f"{tales.entropy_per_story():.3f} nats per story" in page
 
 
 def test_the_training_page(tmp_path, monkeypatch, capsys):

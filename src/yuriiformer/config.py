@@ -32,7 +32,7 @@ class Recipe:
     warmup: int | None = None
     """Steps of linear warmup; a tenth of the steps if not given, as in the paper."""
     sequences: int = 480
-    """Sequences a step, over all micro-batches and processes."""
+    """Sequences per step, over all micro-batches and processes."""
     seed: int = 0
     """Fixes the weights' start and the order of the data."""
     matrices: Matrices = "muon"
@@ -158,7 +158,7 @@ class Habits:
     """What a run writes and when: changes no number."""
 
     save_every: int = 100
-    """Steps between checkpoints to go on from."""
+    """Steps between checkpoints to resume from."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """A loss or gradient that is not finite: stop the run, or drop the step and count it."""
     tensorboard: bool = True

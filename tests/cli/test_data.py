@@ -43,7 +43,7 @@ def test_tales_need_nothing(prepared):
     assert documents == 300
     tokens = (len(store.train) + len(store.val)) / 300
     floor = entropy_per_story() / tokens
-    assert f"no model's expected loss is below {floor:.4f} nats a token" in out
+    assert f"no model's expected loss is below {floor:.4f} nats per token" in out
     assert f"wrote {folder}" in out
 
 
@@ -157,7 +157,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(prepare, "prepare", interrupted)
     assert main(["prepare", "tales", "--out", str(tmp_path / "out")]) == 130
-    assert "the same command goes on where it was\nyurii: interrupted" in capsys.readouterr().err
+    assert "the same command resumes it\nyurii: interrupted" in capsys.readouterr().err
 
 
 def test_show_what_is_short_or_empty(tmp_path, capsys, prepared):

@@ -29,7 +29,8 @@ def planned(capsys, *arguments: object):
 def test_a_plan_has_all_sections(capsys):
     assert run(*SMALL) == 0
     text = capsys.readouterr().out
-    for words in ("Parameters", "Work, FLOPs a token", "Memory of a process, micro-batch 2", "Time",
+    for words in ("Parameters", "Work, FLOPs per token", "Memory of a process, micro-batch 2",
+                  "Time",
                   "Beside gd-lie-trotter", "Disk", "NVIDIA H200", "assumed: --mfu"):  # fmt: skip
         assert words in text
 

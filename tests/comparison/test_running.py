@@ -92,7 +92,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path):
     assert list(SuiteFolder(out).failures()) == ["explodes/seed-0"]
     again = run(command(out, *arms))
     assert again.returncode == 1  # tried again, and it fails again
-    assert "explodes/seed-0 begins" in again.stderr or "explodes/seed-0 goes on" in again.stderr
+    assert "explodes/seed-0 begins" in again.stderr or "explodes/seed-0 resumes" in again.stderr
 
 
 def test_commands_are_printed_and_work(tmp_path):
@@ -175,7 +175,7 @@ def test_a_signal_stops_all_and_they_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 75, stderr
-    assert "the same command goes on" in stdout
+    assert "the same command resumes" in stdout
     for rule in RULES:
         folder = RunSpec(rule, rule, 0, out, 400).folder
         assert not folder.busy

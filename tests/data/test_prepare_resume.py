@@ -70,7 +70,7 @@ def test_going_on_gives_the_same_bytes(tmp_path, many_chunks, tokenizer):
             file.write(b"torn")  # written, not committed
     seen = []
     prepare(many_chunks, tmp_path / "out", settings, report=lambda p, *_: seen.append(p.chunks))
-    assert seen[0] == 21  # it did go on, and did not begin again
+    assert seen[0] == 21  # it did resume, and did not begin again
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
@@ -139,7 +139,7 @@ def test_a_full_disk_loses_nothing(tmp_path, many_chunks, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(partial.Partial, "write", write)
-        with pytest.raises(DataError, match=r"No space left on device.*goes on where it was"):
+        with pytest.raises(DataError, match=r"No space left on device.*resumes"):
             prepare(many_chunks, tmp_path / "out", Settings("bytes"))
     prepare(many_chunks, tmp_path / "out", Settings("bytes"))
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
@@ -300,7 +300,7 @@ def test_odd_places(tmp_path, many_chunks, monkeypatch):
 
 
 def test_a_limit_on_file_size_loses_nothing(tmp_path):
-    """A real failing write, with data still buffered: one clear line, and it goes on afterwards."""
+    """A real failing write, with data still buffered: one clear line, and it resumes afterwards."""
     (tmp_path / "a.txt").write_text("words " * 20_000)
     yurii = Path(sys.executable).with_name("yurii")
     options = f"--tokenizer bytes --val-fraction 0 --workers 1 --out '{tmp_path / 'out'}'"

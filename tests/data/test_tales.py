@@ -101,7 +101,7 @@ def heads(parts, bound, pool_of):
 
 
 def clash(a, b, bound, pool_of, said_a="", said_b=""):
-    """Whether some story may go on along ``a`` and ``b`` alike until one of them is unknown."""
+    """Whether some story may continue along ``a`` and ``b`` alike until one of them is unknown."""
     if not said_a:
         said_a, said_b, a, b = said_b, said_a, b, a  # now b is the one to be asked for more
     common = min(len(said_a), len(said_b))

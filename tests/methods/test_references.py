@@ -89,7 +89,7 @@ def test_plain_data_and_back(name):
 
 
 def test_the_classical_sequence():
-    """k/(k+3) at the k-th velocity update, two updates a block, fixed; step sizes learned."""
+    """k/(k+3) at the k-th velocity update, two updates per block, fixed; step sizes learned."""
     rule = yf.rules["nesterov-classical"]
     k = [rule.specs[name].value(t, 12) for t in range(3) for name in ("mu", "mu_half")]
     assert k == pytest.approx([i / (i + 3) for i in range(6)])

@@ -211,7 +211,7 @@ def _arm(index: int, seeds: int, steps: int, points: int) -> dict[str, Any]:
             for p in PROMPTS
         ],
         "samples_note": "Temperature 0.8, from the first seed's last checkpoint.",
-        "facts": [["parameters", f"{1.2 + index / 10:.1f} M"], ["FLOPs a token", "7.5 M"]],
+        "facts": [["parameters", f"{1.2 + index / 10:.1f} M"], ["FLOPs per token", "7.5 M"]],
         "config": {"rule": rule, "steps": steps, "model": {"n_layer": 6, "d_model": 128}},
         "command": f"yurii train tales-tiny --rule {rule} --steps {steps}",
     }

@@ -1,4 +1,4 @@
-"""Runs to go on with."""
+"""Runs to resume."""
 
 from __future__ import annotations
 

@@ -93,12 +93,12 @@ def test_every_byte_of_the_manifest(begun):
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("how", ["half", "middle", "missing"])
 def test_a_damaged_one_is_stepped_over(runs, begun, name, how):
-    """The run goes on from the one before, says so, and ends with the same bits."""
+    """The run resumes from the one before, says so, and ends with the same bits."""
     DAMAGE[how](begun / "checkpoints" / "last" / name)
     result, said = go_on(begun)
     assert result.outcome == "finished"
     assert [text for text in said if name in text and "last.previous, step 3" in text], said
-    assert "going on from step 3" in said
+    assert "resuming from step 3" in said
     assert outcome(begun)["metrics"] == outcome(runs / "whole")["metrics"]
     assert outcome(begun)["final"] == outcome(runs / "whole")["final"]
     assert outcome(begun)["best"] == outcome(runs / "whole")["best"]
@@ -171,7 +171,7 @@ def test_nothing_is_ever_executed(begun, tmp_path, name, write, signed):
         sign(last)
         read_checkpoint(last)  # its hashes are right
     if signed and name == "model.json":
-        go_on(begun)  # a copy for whoever loads the model: a run that goes on does not read it
+        go_on(begun)  # a copy for whoever loads the model: a run that is resumed does not read it
     else:
         with pytest.raises((RunError, CheckpointError)) as error:
             go_on(begun)

@@ -46,7 +46,7 @@ def test_another_process_is_refused_until_this_one_is_killed(tmp_path):
 
 
 class Intruder:
-    """Tries to go on with a run that is under way."""
+    """Tries to resume a run that is under way."""
 
     def __init__(self, out) -> None:
         self.out, self.refused = out, 0

@@ -119,7 +119,7 @@ def test_a_whole_one_at_every_instant(tmp_path, monkeypatch, renames, before):
 
 
 def test_a_whole_one_at_every_instant_after_a_fall_back(begun, renames):
-    """``last`` is damaged, and the run goes on from the one before: until something newer is whole
+    """``last`` is damaged, and the run resumes from the one before: until something newer is whole
     that one must stay."""
     home, names, seen = begun / "checkpoints", set(), []
     flip_middle(home / "last" / "state.json")
@@ -239,13 +239,13 @@ class Full:
 
 @pytest.mark.parametrize("how", ["seen before", "error", "safetensors' error"])
 def test_a_full_disk_in_mid_training(tmp_path, runs, monkeypatch, how):
-    """The run goes on, says so, the earlier checkpoint stands, and a later one is written."""
+    """The run resumes, says so, the earlier checkpoint stands, and a later one is written."""
     out, said, stood = tmp_path / "out", [], []
     config = small(save_every=2)  # saves after 2, 4, 6 and 8; the one after 4 fails
 
     def say(text: str) -> None:
         said.append(text)
-        if "training goes on" in text:
+        if "training continues" in text:
             stood.append(newest_whole(out / "checkpoints"))
 
     if how == "seen before":  # looks: at first, best 0, last 2, best 4, last 4
@@ -286,7 +286,7 @@ def test_writes_that_really_fail(tmp_path):
     assert "Traceback" not in done.stderr
     lines = [line for line in done.stderr.splitlines() if "could not be written" in line]
     assert [line.split()[1].rpartition("/")[2] for line in lines[:-1]] == ["best", "last", "best"]
-    assert all(line.endswith("training goes on") for line in lines[:-1])
+    assert all(line.endswith("training continues") for line in lines[:-1])
     assert lines[-1].startswith("yurii: checkpoint")
     assert [record["step"] for record in metrics(tmp_path / "out")] == [0, 1, 2, 3, 4]
     finish([*words, "--resume"])

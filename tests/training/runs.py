@@ -143,7 +143,7 @@ def steps_done(out: Path) -> int:
 
 def stopped_at(log: Path) -> int:
     """The step that a stopped run says it was saved at."""
-    found = re.search(r"stopped and saved at step (\d+).*--resume goes on", log.read_text())
+    found = re.search(r"stopped and saved at step (\d+).*--resume continues it", log.read_text())
     assert found, log.read_text()
     return int(found[1])
 

@@ -111,7 +111,7 @@ def test_the_exact_loss_sees_every_token_once_whoever_takes_part(size):
 
 
 def test_more_processes_than_sequences_are_refused():
-    with pytest.raises(DataError, match=r"8 sequences a step cannot be shared .* of 9"):
+    with pytest.raises(DataError, match=r"8 sequences per step cannot be shared .* of 9"):
         Batches(TokenStore.open(tales()), small(), Team(0, 9, torch.device("cpu")))
 
 
@@ -148,7 +148,7 @@ def test_the_command_line_refuses_more_processes_than_sequences(tmp_path):
     done = finish(words, code=1)
     lines = [line for line in done.stderr.splitlines() if "yurii: " in line]
     assert lines
-    assert all("2 sequences a step cannot be shared" in line for line in lines)
+    assert all("2 sequences per step cannot be shared" in line for line in lines)
     assert "yuriiformer/" not in done.stderr  # no traceback but torchrun's own
     assert not (tmp_path / "out").exists()
 
@@ -179,7 +179,7 @@ if os.environ.get("RANK") == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] !=
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_is_missed_and_replaced(tmp_path, monkeypatch):
-    """torchrun starts all again, they go on from ``last``, and the bits are those of a run without
+    """torchrun starts all again, they resume from ``last``, and the bits are those of a run without
     accidents. Once a follower dies, once the process that writes."""
     steps, elastic, log = 60, ("--max-restarts", "3"), tmp_path / "log"
     whole, out = tmp_path / "whole", tmp_path / "out"
@@ -192,7 +192,7 @@ def test_a_worker_that_is_killed_is_missed_and_replaced(tmp_path, monkeypatch):
             assert wait_for(lambda least=least: steps_done(out) >= least, process)
             os.kill(workers(process.pid)[rank], signal.SIGKILL)
         assert process.wait() == 0, log.read_text()
-    assert log.read_text().count("going on from step") == 2
+    assert log.read_text().count("resuming from step") == 2
     assert outcome(out) == outcome(whole)
     assert [record["step"] for record in metrics(out)] == list(range(steps + 1))
 

@@ -46,9 +46,9 @@ class Kills:
         self.training = self.saving = 0
 
     def kill_one(self, generator: random.Random) -> bool:
-        """Start or go on, and kill; False if the run was finished before."""
+        """Start or resume, and kill; False if the run was finished before."""
         path = self.out / "metrics.jsonl"
-        before = file_number(path)  # the file is written anew when a run goes on
+        before = file_number(path)  # the file is written anew when a run resumes
         early = generator.random() < 0.2
         with started(self.words, self.out.with_name("log")) as process:
             if early:
@@ -122,7 +122,7 @@ def test_stopped_many_times(tmp_path):
 
 @pytest.mark.slow
 def test_from_one_process_to_two_and_back(tmp_path):
-    """Another number of processes goes on with the same batches: losses agree up to rounding."""
+    """Another number of processes continues with the same batches: losses agree up to rounding."""
     steps = 40
     whole, out = tmp_path / "whole", tmp_path / "out"
     finish(command(whole, steps=steps))
@@ -137,7 +137,7 @@ def test_from_one_process_to_two_and_back(tmp_path):
         if processes:
             said = (tmp_path / "log").read_text()
             assert "note: processes was 1 and is now 2" in said
-            assert f"going on from step {stops[0]}" in said
+            assert f"resuming from step {stops[0]}" in said
     assert 8 <= stops[0] < 20 <= stops[1] < steps
     finish(command(out, "--resume", steps=steps))
     expected = losses(whole)

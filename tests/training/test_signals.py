@@ -1,4 +1,4 @@
-"""A run that is asked to stop finishes its step, saves, says how to go on, and leaves."""
+"""A run that is asked to stop finishes its step, saves, says how to resume, and leaves."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Signal:
 
 @pytest.mark.parametrize(("validation", "step"), [(0, 0), (1, 4), (2, 8)])
 def test_stopped_while_it_validates(tmp_path, monkeypatch, validation, step):
-    """What is left of the validation is done when the run goes on: at the first step, in the
+    """What is left of the validation is done when the run resumes: at the first step, in the
     middle, after the last."""
     out, whole = tmp_path / "out", tmp_path / "whole"
     train(small(), tales(), whole)

@@ -21,12 +21,12 @@ def show(
     plot: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Show a prepared corpus: counts, split, tokeniser, samples, frequent tokens, steps an epoch.
+    """Show a prepared corpus: counts, split, tokeniser, samples, frequent tokens, steps per epoch.
 
     Args:
         folder: what 'yurii prepare' wrote, or a folder with nanoGPT's train.bin and val.bin.
         context: length of a sequence, for the number of blocks.
-        sequences: sequences a step, for the steps of an epoch.
+        sequences: sequences per step, for the steps of an epoch.
         samples_shown: how many documents to begin to print.
         verify: check every byte against the hashes in meta.json.
         plot: draw how often tokens occur, to a .svg, .png or .pdf file.

@@ -76,7 +76,7 @@ class Flags:
 DESCRIPTION = (
     "Measure a trained model: validation loss by the paper's protocol and exact over the split, "
     "perplexity, bits per byte; with --tasks also downstream tasks. An evaluation that was stopped "
-    "goes on when it is given again."
+    "resumes when it is given again."
 )
 
 

@@ -175,7 +175,7 @@ def _prepare(source: Source, common: Common, settings: Settings) -> None:
                 report=report,
             )
     except KeyboardInterrupt:
-        print("the same command goes on where it was", file=sys.stderr)
+        print("the same command resumes it", file=sys.stderr)
         raise
     for split, known in meta["splits"].items():
         print(f"{split}: {known['documents']:,} documents, {known['tokens']:,} tokens")

@@ -47,7 +47,7 @@ class Flags:
     """Flags of ``yurii suite``."""
 
     out: Path | None = None
-    """Folder of the suite. Given alone, the suite in it goes on; with --seeds alone, all its arms
+    """Folder of the suite. Given alone, the suite in it resumes; with --seeds alone, all its arms
     get those."""
     data: Path | None = None
     """Folder of prepared data (see 'yurii prepare')."""
@@ -73,8 +73,8 @@ class Flags:
     jobs: int = 1
     """Runs at a time."""
     threads: int | None = None
-    """CPU threads of each run; the cores divided by --jobs if not given. Kept when a suite goes on,
-    for it can change the last digits."""
+    """CPU threads of each run; the cores divided by --jobs if not given. Kept when a suite is
+    resumed, for it can change the last digits."""
     gpus: str = ""
     """GPUs to spread the runs over, such as 0,1: each job sees one."""
     processes: int = 1
@@ -92,7 +92,7 @@ class Flags:
 
 DESCRIPTION = (
     "Train several arms (rules, or rules with other settings) over several seeds on identical "
-    "data. Interrupted at any point, the same command goes on: finished runs are kept, others "
+    "data. Interrupted at any point, the same command resumes: finished runs are kept, others "
     f"resumed. Exit codes: 0 all finished, {FAILED} some failed, {EXIT_CODE} stopped by a signal, "
     "2 the command can be mended. 'yurii report' shows the result."
 )
@@ -253,7 +253,7 @@ def _end(suite: SuiteFolder, runs: Sequence[Progress], *, report: bool) -> int:
     with suppress(OSError):
         for each in failed:
             print(f"failed: {each.run.name}: {each.said} (all of it: {each.run.log})")
-        print(overall(runs) + (": the same command goes on" if stopped else ""))
+        print(overall(runs) + (": the same command resumes" if stopped else ""))
         if not any(each.state == "finished" for each in runs):
             pass
         elif report and not stopped:

@@ -71,7 +71,7 @@ class Flags:
 DESCRIPTION = (
     "Train a model. A preset gives the whole configuration, a flag sets any field of it. "
     "Defaults below are those of the preset that is named. Ctrl-C, SIGTERM, SIGUSR1 and SIGUSR2 "
-    f"finish the step, save, and exit with code {EXIT_CODE}; --resume then goes on to the same "
+    f"finish the step, save, and exit with code {EXIT_CODE}; --resume then continues to the same "
     "bits. With "
     "several processes: torchrun --nproc-per-node N -m yuriiformer train ..."
 )
@@ -96,7 +96,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _base(first: argparse.Namespace) -> TrainConfig:
-    """The run's own configuration when it is gone on with, else the preset's."""
+    """The run's own configuration when it is resumed, else the preset's."""
     begun = first.resume and first.out is not None and RunFolder(first.out).exists
     if begun and first.preset is None and first.config is None:
         return stored_config(first.out)
@@ -122,7 +122,7 @@ def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig
 
 
 def _data_of(out: Path | None, *, resume: bool) -> Path:
-    """The data of the run that is gone on with."""
+    """The data of the run that is resumed."""
     if resume and out is not None and RunFolder(out).exists:
         folder = Path(RunFolder(out).read_config()["data"]["folder"])
         if not folder.is_dir():
@@ -144,7 +144,7 @@ def _train(flags: Flags, config: TrainConfig, data: Path, out: Path) -> int:
     def display(config: TrainConfig, plan: Plan, state: State) -> Display:
         say(
             f"{config.model.update.name}: {plan.parameters:,} parameters, "
-            f"{plan.tokens_a_step:,} tokens a step, {config.recipe.steps:,} steps, into {out}"
+            f"{plan.tokens_a_step:,} tokens per step, {config.recipe.steps:,} steps, into {out}"
         )
         shown.append(Display(config.recipe.steps, state.step, state.best_loss))
         return shown[0]
@@ -170,7 +170,9 @@ def _end(result: Result, out: Path) -> int:
     if result.outcome == "finished":
         lines.append(f"finished {state.step} steps{best}{skipped}: {out}")
     else:
-        lines.append(f"stopped and saved at step {state.step}{best}{skipped}: --resume goes on")
+        lines.append(
+            f"stopped and saved at step {state.step}{best}{skipped}: --resume continues it"
+        )
     if result.leads:
         with suppress(OSError):  # the run's code counts, whether somebody reads or not
             print("\n".join(lines), flush=True)

@@ -1,7 +1,7 @@
 """Runs on a cluster, through submitit (SLURM, or its local executor).
 
 A job that is preempted or reaches its time limit is put into the queue again by submitit; the run
-then goes on from its last checkpoint. Leaving the suite leaves the jobs: the same command finds
+then resumes from its last checkpoint. Leaving the suite leaves the jobs: the same command finds
 them again.
 """
 
@@ -30,7 +30,7 @@ class Cluster:
     partition: str | None = None
     """SLURM partition."""
     minutes: int = 24 * 60
-    """Time limit of a job; one that reaches it is queued again and goes on."""
+    """Time limit of a job; one that reaches it is queued again and resumes."""
     gpus: int = 0
     """GPUs of a job."""
     cpus: int = 1

@@ -43,7 +43,7 @@ class SuiteDisplay:
                 self.live.console.print(text, markup=False, highlight=False)
             else:
                 print(text, file=self.stream, flush=True)
-        except OSError:  # the reader of a pipe has gone: the runs go on
+        except OSError:  # the reader of a pipe has gone: the runs continue
             self.live = None
 
     def show(self, runs: Sequence[Progress]) -> None:
@@ -67,7 +67,7 @@ class SuiteDisplay:
             how = "was finished already" if before is None else "finished"
             self.say(f"{name} {how}: {_losses(each)}")
         elif each.state == "running":
-            self.say(f"{name} " + (f"goes on from step {each.step}" if each.step else "begins"))
+            self.say(f"{name} " + (f"resumes from step {each.step}" if each.step else "begins"))
         elif each.state == "stopped" and before == "running":
             self.say(f"{name}: asked to save and stop")
 

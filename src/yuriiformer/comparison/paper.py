@@ -84,7 +84,7 @@ def figure_of_rule(preset_name: str | None, rule: Rule) -> PaperFigure | None:
 
 
 def _figure(rows: list[list[float]]) -> PaperFigure:
-    """Rows of Best, Final and perhaps Train, one a candidate."""
+    """Rows of Best, Final and perhaps Train, one per candidate."""
     best, final, train = (tuple(row[i] for row in rows if i < len(row)) for i in range(3))
     return PaperFigure(best, final, train)
 

@@ -1,7 +1,7 @@
 """A suite's runs, carried out: some at a time, each a process of its own.
 
 A run that fails does not stop the others. What is finished is left alone, what was interrupted
-goes on where it was, so the same suite can be started again at any time.
+resumes, so the same suite can be started again at any time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Launch = Callable[[RunSpec, int], Job]
 
 
 def command(run: RunSpec, data: Path, processes: int = 1) -> list[str]:
-    """What carries a run out, begun or gone on with."""
+    """What carries a run out, begun or resumed."""
     paths = [os.path.abspath(path) for path in (run.config_file, data, run.folder.path)]
     train = ["train", "--config", paths[0], "--data", paths[1], "--out", paths[2], "--resume"]
     if processes == 1:

@@ -117,7 +117,7 @@ def model_work(config: ModelConfig, *, recompute: bool = False) -> ModelWork:
 
 
 def muon_work(shapes: list[tuple[int, int]], steps: int) -> float:
-    """Newton–Schulz on matrices of these shapes: three products a step, on the smaller side."""
+    """Newton–Schulz on matrices of these shapes: three products per step, on the smaller side."""
     total = 0
     for rows, columns in shapes:
         r, c = min(rows, columns), max(rows, columns)

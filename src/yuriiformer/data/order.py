@@ -1,6 +1,6 @@
 """The order of training data: a pure function of (data, seed, step).
 
-Epochs go over non-overlapping blocks of T tokens, each block exactly once an epoch, in an order
+Epochs go over non-overlapping blocks of T tokens, each block exactly once per epoch, in an order
 shuffled anew in every epoch; from the second epoch on, block boundaries are shifted by a seeded
 offset in [0, T). What a step trains on does not depend on the number of processes, on the size of
 micro-batches, or on whether the run was resumed, and any step can be asked for at any time.
@@ -66,7 +66,7 @@ class BatchOrder:
     Args:
         n_tokens: tokens in the file.
         context: T, the length of a sequence; its targets need one token more.
-        sequences: sequences a step, over all processes.
+        sequences: sequences per step, over all processes.
         seed: fixes the order.
     """
 
@@ -137,7 +137,7 @@ class BatchOrder:
         processes, process = _whole("processes", processes, 1), _whole("process", process, 0)
         if processes > self.sequences or process >= processes:
             raise DataError(
-                f"{self.sequences} sequences a step cannot be shared by process {process} of "
+                f"{self.sequences} sequences per step cannot be shared by process {process} of "
                 f"{processes}: each of up to {self.sequences} processes needs at least one"
             )
         share = np.array_split(self.starts(step), processes)[process]

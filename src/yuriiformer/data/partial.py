@@ -1,4 +1,4 @@
-"""The folder of an unfinished preparation: what is in it is either complete or can be gone on with.
+"""The folder of an unfinished preparation: what is in it is either complete or can be resumed.
 
 All work is done in ``OUT.partial``. A journal says what is being made and how far it is; it is
 written first of all, and then each time after the tokens it speaks of are on the disk, so after a
@@ -141,7 +141,7 @@ class Partial:
         if differs:
             raise DataError(
                 f"{self.folder} holds an unfinished preparation with another {', '.join(differs)}: "
-                "give the same options to go on with it, or --restart to begin anew"
+                "give the same options to resume it, or --restart to begin anew"
             )
 
     def write(self, split: Split, data: bytes) -> None:
@@ -173,7 +173,7 @@ class Partial:
         sync_folder(self.out.parent)
 
     def close(self) -> None:
-        """Let go of the folder, so that another process may go on with it."""
+        """Let go of the folder, so that another process may resume it."""
         for file in self._files.values():
             with suppress(OSError):  # what could not be flushed is not in the journal either
                 file.close()

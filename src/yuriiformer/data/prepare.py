@@ -116,7 +116,7 @@ def prepare(
     restart: bool = False,
     report: Report | None = None,
 ) -> dict[str, Any]:
-    """Write a prepared corpus to ``out``, going on where a stopped one was; returns its meta."""
+    """Write a prepared corpus to ``out``, resuming one that was stopped; returns its meta."""
     out = Path(out).resolve()
     plan = {
         "settings": settings.__dict__,
@@ -136,7 +136,7 @@ def prepare(
     except OSError as error:  # a source's own are DataErrors already
         raise DataError(
             f"{out}.partial cannot be written: {error}; put that right and give the same "
-            "command again: it goes on where it was"
+            "command again: it resumes"
         ) from error
     finally:
         if partial is not None:
@@ -236,7 +236,7 @@ def _map(
     except BrokenProcessPool:
         raise DataError(
             "a worker process died (out of memory?): give the same command again, with fewer "
-            "--workers, and it goes on where it was"
+            "--workers, and it resumes"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

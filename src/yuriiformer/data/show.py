@@ -29,7 +29,7 @@ def token_counts(tokens: Tokens, vocab_size: int) -> NDArray[np.int64]:
 
 
 def unigram_entropy(counts: NDArray[np.int64]) -> float:
-    """Nats a token of a model that knows only how frequent tokens are."""
+    """Nats per token of a model that knows only how frequent tokens are."""
     share = counts[counts > 0] / max(counts.sum(), 1)
     return float(-(share * np.log(share)).sum())
 
@@ -81,7 +81,7 @@ def tales_floor(meta: dict[str, Any]) -> str | None:
     nats = entropy_per_story()
     return (
         f"a tale's entropy is {nats:.3f} nats, and a tale has {tokens:.1f} tokens here: on whole "
-        f"stories no model's expected loss is below {nats / tokens:.4f} nats a token"
+        f"stories no model's expected loss is below {nats / tokens:.4f} nats per token"
     )
 
 
@@ -92,7 +92,7 @@ def store_text(data: dict[str, Any], shown: list[str], *, context: int, sequence
     for split, tokens in data["tokens"].items():
         known = meta["splits"][split] if meta else {}
         extra = f" in {known['documents']:,} documents" if known else ""
-        per = f", {known['text_bytes'] / max(tokens, 1):.2f} bytes a token" if known else ""
+        per = f", {known['text_bytes'] / max(tokens, 1):.2f} bytes per token" if known else ""
         lines.append(f"  {split}: {tokens:,} tokens{extra}{per}")
     if meta:
         t, settings = meta["tokenizer"], meta["settings"]
@@ -108,9 +108,9 @@ def store_text(data: dict[str, Any], shown: list[str], *, context: int, sequence
         lines.append("  no meta.json (nanoGPT's files): tokeniser and split are not known")
     vocabulary = data["vocabulary"]
     lines.append(f"  {vocabulary['used']:,} of {vocabulary['size']:,} ids occur; knowing only how "
-                 f"often gives {vocabulary['unigram_entropy']:.3f} nats a token")  # fmt: skip
+                 f"often gives {vocabulary['unigram_entropy']:.3f} nats per token")  # fmt: skip
     if data["blocks"]:
-        steps = f"{data['steps_per_epoch']:.1f} steps of {sequences} sequences an epoch"
+        steps = f"{data['steps_per_epoch']:.1f} steps of {sequences} sequences per epoch"
         lines.append(f"  {data['blocks']:,} blocks of {context} tokens; {steps}")
     else:
         lines.append(f"  too short for one block of {context} tokens: take a smaller --context")

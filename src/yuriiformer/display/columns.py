@@ -13,7 +13,7 @@ def display_width(text: str) -> int:
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """A line a row: the first ``left`` columns are text, the others numbers."""
+    """A line per row: the first ``left`` columns are text, the others numbers."""
     widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -206,7 +206,7 @@ def model_identity(model: YuriiFormer) -> str:
 
 
 class Answers:
-    """What a model has answered so far: lines of JSON that a killed evaluation goes on from.
+    """What a model has answered so far: lines of JSON that a killed evaluation resumes from.
 
     Lines are only ever added. One that a crash cut short, or that is damaged, is passed over: its
     answer is computed again.

@@ -40,7 +40,7 @@ def validation_text(found: Mapping[str, Any], *, judged: bool) -> str:
 def tasks_text(
     found: Mapping[str, Any], figures: Mapping[str, float], references: Mapping[str, float]
 ) -> str:
-    """A row a task, beside the paper's figures for the same rule and its references."""
+    """A row per task, beside the paper's figures for the same rule and its references."""
     rows: list[Row] = [("task", "metric", "value", "± stderr", "items", "paper", "GPT-2 124M")]
     notes = []
     for label, result in found.items():

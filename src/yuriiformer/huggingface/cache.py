@@ -55,7 +55,7 @@ def memories(cache: Any, slots: list[dict[int, int]]) -> list[BlockSlots]:
     """The cache as the memories of each block; it is given the layers it lacks."""
     needed = sum(map(len, slots))
     layers = cache.layers
-    if layers and cache.layer_class_to_replicate is None:  # made for one call a block
+    if layers and cache.layer_class_to_replicate is None:  # made for one call per block
         if len(layers) < needed and int(cache.get_seq_length()) > 0:
             raise InputError(
                 f"the cache has {len(layers)} layers, but this model's rule needs {needed}: it is "

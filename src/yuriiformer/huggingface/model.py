@@ -168,7 +168,7 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         if generation_config.max_length > context + 1:
             logger.warning_once(
                 f"This model's context is {context} tokens: text ends there, short of the "
-                f"{generation_config.max_length} asked for. YuriiFormer.generate goes on beyond it."
+                f"{generation_config.max_length} asked for. YuriiFormer.generate can continue."
             )
             generation_config.max_length = context + 1
         return generation_config

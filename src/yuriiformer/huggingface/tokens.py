@@ -41,7 +41,7 @@ def fast_tokenizer(tokenizer: Tokenizer, context: int) -> Any:
         eos_token=END_OF_TEXT,
         unk_token=END_OF_TEXT,
         pad_token=END_OF_TEXT,
-        padding_side="left",  # a text goes on from its right end
+        padding_side="left",  # a text continues from its right end
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
         model_max_length=context,

@@ -18,7 +18,7 @@ GAP = "  "
 
 
 def lab_text(data: Mapping[str, Any], width: int = 120) -> str:
-    """Head, table and notes; remarks go on in further lines where the terminal is narrow."""
+    """Head, table and notes; remarks continue in further lines where the terminal is narrow."""
     build = _quadratic if data["problem"] == "quadratic" else _particles
     head, titles, rows, notes = build(data)
     if data["options"]["norm"] and data["options"]["dim"] == 2:
@@ -37,7 +37,7 @@ def _quadratic(data: Mapping[str, Any]) -> Parts:
     head = [
         f"quadratic: {d} dimension{'s' * (d > 1)}, condition number {options['condition']:g}; "
         f"attention and MLP see {SPLITS[options['split']]}",
-        f"textbook rates a block for the whole gradient: {closed}",
+        f"textbook rates per block for the whole gradient: {closed}",
     ]
     titles = ["rule", "A+M", "h", "coefficients", "theory", "fitted", "a call", "off by", "remarks"]
     rows = []

@@ -1,9 +1,10 @@
 """Text from a model: token after token, each drawn from what the model predicts next.
 
-A model sees at most ``context`` tokens. A text that outgrows them goes on from its last half: with
-learned positions what is remembered of tokens would be of the wrong place, so that half is encoded
-again, and then grows until it is full once more. Where the window of a text begins depends on its
-length alone; so a text comes out the same with or without a cache, alone or among others.
+A model sees at most ``context`` tokens. A text that outgrows them continues from its last half:
+with learned positions what is remembered of tokens would be of the wrong place, so that half is
+encoded again, and then grows until it is full once more. Where the window of a text begins
+depends on its length alone; so a text comes out the same with or without a cache, alone or among
+others.
 """
 
 from __future__ import annotations

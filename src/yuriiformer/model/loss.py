@@ -16,7 +16,7 @@ CHUNK_ELEMENTS = 2**25  # logits held at a time: 128 MiB of float32
 def mean_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, chunk_elements: int = CHUNK_ELEMENTS
 ) -> Tensor:
-    """Nats a token of ``targets`` (any shape) under ``softmax(hidden @ weight.T)``.
+    """Nats per token of ``targets`` (any shape) under ``softmax(hidden @ weight.T)``.
 
     Under autocast the matrix products run in its dtype; the softmax, the loss and the sums over
     chunks are float32. Logits that fit into one chunk, and compiled code, take the plain way.

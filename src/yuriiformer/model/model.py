@@ -43,7 +43,7 @@ class YuriiFormer(nn.Module):
     """A decoder-only language model whose blocks run an update rule.
 
     ``model(tokens)`` gives logits (batch, token, vocab_size); ``model(tokens, targets)`` gives the
-    mean loss in nats a token, without the full logits in memory. Targets of -100 do not count.
+    mean loss in nats per token, without the full logits in memory. Targets of -100 do not count.
 
     ``seed`` says where the weights start; None leaves them unset, for a loader to fill.
     """
@@ -96,7 +96,7 @@ class YuriiFormer(nn.Module):
         """X after the last block and the final norm: (batch, token, d).
 
         ``context`` says where the tokens stand and what they see, if it is not plainly a text from
-        its beginning; ``memories``, one a block, hold what came before them. ``watch`` is told the
+        its beginning; ``memories``, one per block, hold what came before. ``watch`` is told the
         streams before each block and gives the observer of its steps.
         """
         context = context or Context(torch.arange(tokens.shape[1], device=tokens.device))

@@ -18,7 +18,7 @@ SHARE, FIXED = 0.08, 1e9  # of a device's memory: fragmentation, and the context
 
 @dataclass(frozen=True)
 class Device:
-    """Bytes, bytes a second, FLOP/s."""
+    """Bytes, bytes per second, FLOP/s."""
 
     name: str
     label: str

@@ -38,7 +38,7 @@ class Pace:
 
     @property
     def own(self) -> int:
-        """Sequences a step of the process that has most."""
+        """Sequences per step of the process that has most."""
         return -(-self.config.recipe.sequences // self.gpus)
 
     @property

@@ -42,7 +42,7 @@ class Circumstances:
             raise ConfigError(f"gpus must be at least 1, not {self.gpus}")
         if self.gpus > sequences:
             raise ConfigError(
-                f"{self.gpus} GPUs for {sequences} sequences a step: some would have none; "
+                f"{self.gpus} GPUs for {sequences} sequences per step: some would have none; "
                 f"take --gpus {sequences} or fewer, or more --sequences"
             )
         if not 0 < self.mfu <= 1:
@@ -188,7 +188,7 @@ def _memory(
 
 
 def _disk(memory: StepMemory, tokens: int | None) -> Data:
-    """Kept: two checkpoints to go on from, two models; while one is written, one more of each (as
+    """Kept: two checkpoints to resume from, two models; while one is written, one more of each (as
     a run makes sure of before it starts)."""
     model = memory.update.weights + SLACK
     whole = model + memory.update.optimizer

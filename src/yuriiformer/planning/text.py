@@ -19,7 +19,7 @@ def plan_page(plan: Data) -> str:
     sections = [
         (_title(plan), _head(plan)),
         ("Parameters", _parameters(plan["parameters"])),
-        ("Work, FLOPs a token", _work(plan)),
+        ("Work, FLOPs per token", _work(plan)),
         (f"Memory of a process, micro-batch {plan['memory']['micro_batch']}", _memory(plan)),
         ("Time", _time(plan)),
         (f"Beside {plan['against']['name']}", _against(plan["against"])),
@@ -144,7 +144,7 @@ def _time(plan: Data) -> Rows:
         ("hours", f"{time['seconds'] / 3600:.3g} ({duration(time['seconds'])}), of which "
                   f"{duration(time['validation_seconds'])} to validate"),
         ("share of the peak rate", f"{time['mfu']:.3g} ({how})"),
-        ("tokens a second", f"{time['tokens_a_second']:,.0f}"),
+        ("tokens per second", f"{time['tokens_a_second']:,.0f}"),
     ]  # fmt: skip
     more = time["more_seconds"]
     if more and any(more.values()):
@@ -188,8 +188,8 @@ def _against(found: Data) -> Rows:
 
 def _disk(disk: Data) -> Rows:
     rows = [
-        ("a checkpoint", f"{in_bytes(disk['checkpoint'])} to go on from, {in_bytes(disk['model'])} "
-                         "the model alone"),
+        ("a checkpoint", f"{in_bytes(disk['checkpoint'])} to resume from, "
+                         f"{in_bytes(disk['model'])} the model alone"),
         ("a run's folder", f"{in_bytes(disk['kept'])}, and {in_bytes(disk['needed'])} while it "
                            "saves"),
     ]  # fmt: skip
@@ -201,7 +201,7 @@ def _disk(disk: Data) -> Rows:
 
 
 def plan_table(plans: Sequence[Data]) -> str:
-    """A row a rule."""
+    """A row per rule."""
     head = ("rule", "parameters", "beyond GD", "FLOPs/token", "kept", "peak", "largest", "hours",
             "more", "FLOPs", "bytes", "fused")  # fmt: skip
     rows = [head, *(_row(plan) for plan in plans)]

@@ -66,7 +66,7 @@ def loss_curves(comparison: Comparison, x: Axis = "step") -> Figure:
             x_axis(axes, AXES.get(x, f"training time ({unit[1]})"))
             if not axes.has_data():
                 axes.text(0.5, 0.5, "none recorded", ha="center", transform=axes.transAxes)
-        left.set_ylabel("nats a token")
+        left.set_ylabel("nats per token")
         if len(lines) <= DIRECT and all(line.axes is right for line in lines.values()):
             label_ends(right, lines, 2.2)
         elif lines:
@@ -104,7 +104,7 @@ def difference(comparison: Comparison) -> Figure:
         if not lines:
             return nothing("No difference to show: no two arms have validations of one seed.")
         axes.axhline(0, color=INK, lw=1.0)
-        axes.set_ylabel("nats a token")
+        axes.set_ylabel("nats per token")
         axes.set_title(f"Validation loss minus that of {said(comparison.baseline.label)}")
         x_axis(axes, AXES["step"])
         name_lines(figure, axes, lines, 2.5)
@@ -219,7 +219,7 @@ def sizes(comparisons: Sequence[Comparison]) -> Figure:
                     lines.setdefault(arm.label, line)
             axes.set_title(said(comparison.name))
             x_axis(axes, AXES["step"])
-        row[0].set_ylabel("validation loss, nats a token")
+        row[0].set_ylabel("validation loss, nats per token")
         if not lines:
             return nothing("No validation was recorded.")
         legend(figure, lines)

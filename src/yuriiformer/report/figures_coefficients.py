@@ -75,7 +75,7 @@ def end_of(arm: Arm) -> dict[str, tuple[Floats, Floats, Floats]]:
 
 
 def coefficient_paths(arm: Arm) -> Figure:
-    """The coefficients of an arm during training (its first seed): a panel each, a line a layer."""
+    """The coefficients of an arm during training (its first seed): a line per layer."""
     run = next((run for run in arm.runs if run.curves.coefficients), None)
     if run is None:
         return nothing(f"{said(arm.label)} has no coefficients.")

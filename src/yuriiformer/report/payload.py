@@ -256,8 +256,8 @@ def _facts(each: Outcome) -> list[list[str]]:
         ("a block calls", f"attention {calls['attn']} ×, MLP {calls['mlp']} ×"),
         ("parameters", each.parameters and f"{each.parameters:,.0f}"),
         ("start tables (v0)", f"{each.start_tables:,.0f}"),
-        ("FLOPs a token (training)", each.flops_a_token and human_count(int(each.flops_a_token))),
-        ("tokens a second", each.tokens_per_second and f"{each.tokens_per_second:,.0f}"),
+        ("FLOPs per token (training)", each.flops_a_token and human_count(int(each.flops_a_token))),
+        ("tokens per second", each.tokens_per_second and f"{each.tokens_per_second:,.0f}"),
     ]
     return [[name, text] for name, text in facts if text]
 

@@ -91,8 +91,8 @@ def _plain(cell: Cell) -> dict[str, Any]:
 
 COLUMNS = (
     Column("arm", "Arm", "What is compared: a rule, perhaps with other settings.", numeric=False),
-    Column("final", "Final", "Validation loss after the last step, in nats a token: mean over the "
-           "finished seeds ± half its 95 % interval.", lower_is_better=True),
+    Column("final", "Final", "Validation loss after the last step, in nats per token: mean over "
+           "the finished seeds ± half its 95 % interval.", lower_is_better=True),
     Column("exact", "Exact", "The same over the whole validation split, every token but the first "
            "once.", lower_is_better=True),
     Column("paper_final", "Final (paper)", "The paper's.", lower_is_better=True),

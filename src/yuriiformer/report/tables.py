@@ -132,7 +132,7 @@ def _aligned(text: str, width: int, *, right: bool) -> str:
 
 
 def csv_text(comparison: Comparison) -> str:
-    """One line a run, raw numbers; empty where there is none."""
+    """One line per run, raw numbers; empty where there is none."""
     rows = [_run_row(each, run) for each in comparison.outcomes for run in each.arm.runs]
     file = io.StringIO()
     writer = csv.DictWriter(file, list(rows[0]) if rows else ["arm"], lineterminator="\n")

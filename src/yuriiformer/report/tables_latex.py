@@ -126,7 +126,7 @@ def latex(comparison: Comparison) -> str:
 
 
 def latex_sizes(comparisons: Sequence[Comparison]) -> str:
-    """The paper's table of sizes: Best and Final of each comparison side by side, a row a rule."""
+    """The paper's table of sizes: Best and Final of each comparison side by side, per rule."""
     key = _row_key(comparisons)
     rows: dict[str, str] = {}
     for comparison in comparisons:
@@ -247,8 +247,8 @@ def _table(
     figures = [paper_figure_of(comparison.preset, each) for comparison, each in outcomes]
     name = " and ".join(escape(each.name) for each in comparisons if each.name)
     most = max((each.final.n for _, each in outcomes), default=0)
-    parts = [f"{name}: losses in nats a token; lower is better." if name else
-             "Losses in nats a token; lower is better.", said]  # fmt: skip
+    parts = [f"{name}: losses in nats per token; lower is better." if name else
+             "Losses in nats per token; lower is better.", said]  # fmt: skip
     if most > 1:
         parts.append(f"Means of up to {most} seeds $\\pm$ half their 95\\,\\% intervals.")
     parts.append("Bold: the lowest of each panel, ties at the printed precision too.")

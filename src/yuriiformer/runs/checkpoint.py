@@ -1,6 +1,6 @@
 """Checkpoints: folders with a manifest of hashes, found whole or told apart from what is whole.
 
-    last/            the newest to go on from: weights, optimiser, state
+    last/            the newest to resume from: weights, optimiser, state
     last.previous/   the one before it, should ``last`` be damaged
     best/, final/    models only
 
@@ -109,7 +109,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def newest_whole(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint to go on from that is whole, and what is wrong with newer ones."""
+    """The newest checkpoint to resume from that is whole, and what is wrong with newer ones."""
     problems: list[str] = []
     there = [name for name in (LAST, f"{LAST}.old", PREVIOUS) if (folder / name).exists()]
     if there == [PREVIOUS]:

@@ -43,7 +43,7 @@ class RunFolder:
             raise RunError(f"{self.path} is a file: choose another --out")
         if self.exists and not resume:
             raise RunError(
-                f"{self.path} holds a run already: add --resume to go on with it, or choose "
+                f"{self.path} holds a run already: add --resume to resume it, or choose "
                 "another --out"
             )
         try:

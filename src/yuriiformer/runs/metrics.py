@@ -74,7 +74,7 @@ def iterate_metrics(path: Path) -> Iterator[Record]:
 
 
 def cut_metrics(path: Path, step: int) -> int:
-    """Keep the records up to a step, which the run will go on from; how many were dropped."""
+    """Keep the records up to a step, which the run will resume from; how many were dropped."""
     if not path.exists():
         return 0
     kept, dropped = [], 0
@@ -120,7 +120,7 @@ class MetricsTail:
         except OSError:
             return []
         if now.st_ino != self._inode or self._file is None or now.st_size < self._file.tell():
-            self.close()  # a run that goes on has cut its records: from the start again
+            self.close()  # a run that is resumed has cut its records: from the start again
             self._file, self._inode, self._rest = self.path.open("rb"), now.st_ino, b""
         lines = (self._rest + self._file.read()).split(b"\n")
         self._rest = lines.pop()

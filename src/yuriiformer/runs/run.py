@@ -35,7 +35,7 @@ class Curves:
     step: NDArray[np.int64]
     loss: Floats
     seconds: Floats  # of training, validation not counted
-    speed: Floats  # tokens a second
+    speed: Floats  # tokens per second
     val_step: NDArray[np.int64]
     val_loss: Floats
     exact: tuple[int, float] | None  # a step, and the loss over the whole split after it

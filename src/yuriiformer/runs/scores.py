@@ -35,7 +35,7 @@ def read_scores(run: Path) -> dict[str, TaskScore]:
     for path in sorted((run / "evaluation").glob("*.json")):
         score, weights = _read(path)
         if score is None or weights != _weights(run, score.checkpoint):
-            continue  # the run has gone on since, and that model is no more
+            continue  # the run has continued since, and that model is no more
         known = found.get(score.task)
         if known is None or _rank(score) > _rank(known):
             found[score.task] = score

@@ -93,7 +93,7 @@ def _text(text: Mapping[str, Any], labels: Sequence[str]) -> dict[str, Any]:
 
 
 def trace_text(run: Mapping[str, Any]) -> str:
-    """A run in short: means over all tokens of all texts, a row a layer."""
+    """A run in short: means over all tokens of all texts, a row per layer."""
     texts = run["texts"]
     layers = range(run["n_layer"] + 1)
     columns = [

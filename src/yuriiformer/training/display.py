@@ -104,7 +104,9 @@ class Display:
                 self.bar.console.print(text, markup=False, highlight=False)
             else:
                 print(text, file=self.stream, flush=True)
-        except OSError:  # the reader of a pipe has gone: training goes on, metrics.jsonl has it all
+        except (
+            OSError
+        ):  # the reader of a pipe has gone: training continues, metrics.jsonl has it all
             self.stream, self.bar = StringIO(), None
 
     def record(self, record: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ class TensorBoard:
 
 
 class WandB:
-    """Weights & Biases; a run that goes on keeps its identity there."""
+    """Weights & Biases; a run that is resumed keeps its identity there."""
 
     def __init__(self, folder: RunFolder, project: str, config: dict[str, Any]) -> None:
         import wandb  # noqa: PLC0415

@@ -99,7 +99,7 @@ class Loop:
         )
         # DDP lays out its buckets anew after the first backward pass, and with three processes or
         # more the layout decides the rounding. One pass whose gradient is thrown away puts that
-        # before the first step, of a run that begins and of one that goes on.
+        # before the first step, of a run that begins and of one that is resumed.
         with torch.random.fork_rng(own_devices(self.team.device)):
             first = self.batches.training(self.state.step)[0]
             accumulate(module, [replace(first, weight=1.0)], self.team, self.dtype)
@@ -157,7 +157,7 @@ class Loop:
         if self.metrics is not None:
             problem = self.metrics.add(record)
             if problem:
-                self.say(f"{problem}; it is kept, and training goes on")
+                self.say(f"{problem}; it is kept, and training continues")
         self._tell(record)
         if "val_loss" in record:
             self._judge(record["step"], record["val_loss"])
@@ -218,7 +218,7 @@ class Loop:
                 self.saver.save_model(BEST, step, loss)
                 self.state.best_loss, self.state.best_step = loss, step
             except CheckpointError as error:
-                self.say(f"{error}; training goes on")
+                self.say(f"{error}; training continues")
 
     def _not_finite(self, step: int, result: StepResult) -> None:
         """Report a step that cannot be taken; stop, unless such steps are to be skipped."""
@@ -255,14 +255,14 @@ class Loop:
                 self.say(f"{self.folder.nonfinite_file} could not be written: {error}")
 
     def _save(self, *, hard: bool) -> None:
-        """A checkpoint to go on from. If it cannot be written the earlier one stands, and a run in
-        mid-course goes on; at the end (``hard``) the error is the run's."""
+        """A checkpoint to resume from. If it cannot be written the earlier one stands, and a run in
+        mid-course continues; at the end (``hard``) the error is the run's."""
         try:
             self.saver.save_last(self.state, self._sync_metrics)
         except CheckpointError as error:
             if hard:
                 raise
-            self.say(f"{error}; the checkpoint before it stands, and training goes on")
+            self.say(f"{error}; the checkpoint before it stands, and training continues")
 
     def _sync_metrics(self) -> None:
         if self.metrics is not None:

@@ -106,7 +106,7 @@ class Optimizer:
             parameter.grad = None
 
     def state_bytes(self) -> int:
-        """What the state takes once a step was done: a moment of Muon's, two of AdamW's."""
+        """What the state takes after a step: a moment of Muon's, two of AdamW's."""
         return sum(
             len(KEYS[label == "muon"][1][-2:]) * p.nbytes
             for label, optimizer in self._each()

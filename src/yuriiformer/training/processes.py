@@ -177,5 +177,5 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
 def _gpu(index: int) -> torch.device:
     count = torch.cuda.device_count()
     if index >= count:
-        raise ConfigError(f"GPU {index} is not there: this machine has {count} (one a process)")
+        raise ConfigError(f"GPU {index} is not there: this machine has {count} (one per process)")
     return torch.device("cuda", index)

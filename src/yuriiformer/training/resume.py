@@ -26,7 +26,7 @@ def open_run(
     allow_changed: Sequence[str],
     say: Say,
 ) -> Checkpoint | None:
-    """Begin a run's folder, or find where to go on; refuses what would be another run."""
+    """Begin a run's folder, or find where to resume; refuses what would be another run."""
     now = {"config": config.to_dict(), "data": identity, "resolved": resolved, "plan": plan}
     if not folder.exists:
         folder.write_config({**now, "versions": versions()})

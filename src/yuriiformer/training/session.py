@@ -1,4 +1,4 @@
-"""A run from its configuration: begun or gone on with, put together, carried through."""
+"""A run from its configuration: begun or resumed, put together, carried through."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def train(
         config: the vocabulary is taken from the data.
         data: a prepared corpus.
         out: the run's folder.
-        resume: go on with the run in ``out``; if there is none, begin it.
+        resume: resume the run in ``out``; if there is none, begin it.
         allow_changed: fields that may differ from those the run was begun with.
         listener: makes one more listener to the run's records (the leading process only).
         say: where remarks go (the leading process only).
@@ -95,7 +95,7 @@ def train(
                 loop.state = restore(
                     checkpoint, loop.model, loop.optimizer, crew, config.recipe.seed
                 )
-                speak(f"going on from step {loop.state.step}")
+                speak(f"resuming from step {loop.state.step}")
             if resolved["compiled"]:
                 compile_model(loop.model)
             crew.led(lambda: _open_metrics(loop, listener, plan))

@@ -67,7 +67,7 @@ class Saver:
     config: dict[str, Any] = field(repr=False)
 
     def save_last(self, state: State, before: Callable[[], None] = lambda: None) -> None:
-        """All that is needed to go on; the one before is kept, should this one be damaged.
+        """All that is needed to resume; the one before is kept, should this one be damaged.
 
         ``before`` is done first, by the leading process: what the checkpoint relies on.
         """
@@ -107,14 +107,14 @@ class Saver:
         write_checkpoint(self.folder / name, write, about, keep)
 
     def bytes_needed(self) -> tuple[int, int]:
-        """The size of a checkpoint to go on from, and of a model alone."""
+        """The size of a checkpoint to resume from, and of a model alone."""
         weights = sum(t.nbytes for t in self.model.state_dict().values())
         states = self.optimizer.state_bytes()
         return weights + states + 2**20, weights + 2**20
 
 
 def check_space(folder: Path, whole: int, model: int) -> None:
-    """That a run's checkpoints fit: three to go on from (one of them being written), two models
+    """That a run's checkpoints fit: three to resume from (one of them being written), two models
     and one being written."""
     have = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     need = 3 * whole + 3 * model - have
@@ -152,5 +152,5 @@ def restore(
         return State(**{each.name: saved[each.name] for each in fields(State)})
     except (ConfigError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(
-            f"the checkpoint to go on from is not of this model: {one_line(error):.160}"
+            f"the checkpoint to resume from is not of this model: {one_line(error):.160}"
         ) from None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Self
 
-EXIT_CODE = 75  # of a run that was asked to stop and can go on: sysexits' EX_TEMPFAIL
+EXIT_CODE = 75  # of a run that was asked to stop and can continue: sysexits' EX_TEMPFAIL
 # SIGUSR1 is what SLURM users ask for before a time limit, SIGUSR2 what submitit does.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 def stop_with_parent() -> None:
     """If a suite started this run, its death is a SIGTERM here: the run saves and leaves. On Linux;
-    elsewhere the run goes on to its end, and a suite started again waits for it."""
+    elsewhere the run continues to its end, and a suite started again waits for it."""
     parent = os.environ.get(PARENT)
     if parent is None or sys.platform != "linux":
         return

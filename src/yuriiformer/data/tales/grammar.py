@@ -28,7 +28,7 @@ from yuriiformer.errors import YuriiError
 
 
 class Pick(NamedTuple):
-    """One choice made: of a way to go on, or (``word`` not empty) of the word for a slot."""
+    """One choice made: of a way to continue, or (``word`` not empty) of the word for a slot."""
 
     of: str
     way: int
@@ -123,7 +123,7 @@ class _Reader:
         return index
 
     def begins(self, parts: Parts, bound: Bound) -> bool:
-        """Whether the text goes on as ``parts`` do, up to and with the next choice in them."""
+        """Whether the text continues as ``parts`` do, up to and with the next choice in them."""
         at = self.at
         for part in parts:
             if isinstance(part, Choice):

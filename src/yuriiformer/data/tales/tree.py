@@ -38,7 +38,7 @@ class Weighted:
 
 
 class Choice(Weighted):
-    """Several ways to go on."""
+    """Several ways to continue."""
 
     def __init__(self, name: str, options: Sequence[Parts]) -> None:
         super().__init__(len(options))

@@ -6,7 +6,7 @@ const depth = (() => {
   const { palette, payload } = Dom.readData();
   Object.assign(Dom.palette, palette);
   const { runs } = payload;
-  const PACE = 500; // ms a layer while playing
+  const PACE = 500; // ms per layer while playing
 
   // The layer is a share of the depth, so that runs of different depth have it in common.
   const state = { text: 0, depth: 1, selected: runs.map(() => new Set()), colour: "last:lens_loss",

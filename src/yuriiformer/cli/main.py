@@ -1,4 +1,4 @@
-"""``yurii``: finds the command, and turns errors that users can mend into one line.
+"""``yurii``: finds the command, and turns errors that users can fix into one line.
 
 Each command's module is imported only when it is called, so ``yurii --help`` answers at once.
 """
@@ -49,7 +49,7 @@ def overview() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; 0 when it went well, 2 when the user can mend what went wrong, 130 when
+    """Run a command; 0 when it went well, 2 when the user can fix what went wrong, 130 when
     interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):

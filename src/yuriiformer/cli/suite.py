@@ -94,7 +94,7 @@ DESCRIPTION = (
     "Train several arms (rules, or rules with other settings) over several seeds on identical "
     "data. Interrupted at any point, the same command resumes: finished runs are kept, others "
     f"resumed. Exit codes: 0 all finished, {FAILED} some failed, {EXIT_CODE} stopped by a signal, "
-    "2 the command can be mended. 'yurii report' shows the result."
+    "2 the command can be fixed. 'yurii report' shows the result."
 )
 
 

@@ -121,7 +121,7 @@ def fused_bytes(
 
 
 def _tensors(segment: Segment, wide: set[str]) -> int:
-    """How many tensors a stretch moves; ``wide`` names those that are not coefficients."""
+    """How many tensors a segment moves; ``wide`` names those that are not coefficients."""
     read = sum(name in wide for name in segment.inputs)
     wide.update(step.target for step in segment.assigns)
     written = len(segment.outputs)

@@ -51,7 +51,7 @@ class Binary:
 class Call:
     function: str
     arguments: tuple[Expr, ...]
-    number: int = 0  # the how-manieth call of this function in the block; set by lowering
+    number: int = 0  # which call of this function in the block it is, from 0; set by lowering
     place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 

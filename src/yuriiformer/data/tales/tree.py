@@ -120,7 +120,7 @@ class _Compiler:
 
 def _grammar() -> str:
     """The text of the grammar, comments left out."""
-    text = resources.files("yuriiformer.data").joinpath("tales_grammar.txt").read_text("utf-8")
+    text = resources.files("yuriiformer.data.tales").joinpath("grammar.txt").read_text("utf-8")
     return "\n".join(line for line in text.split("\n") if not line.startswith("#"))
 
 

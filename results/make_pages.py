@@ -1,0 +1,152 @@
+"""The tables of docs/results.md, from the archives under results/.
+
+    python results/make_pages.py            write them into the page
+    python results/make_pages.py --check    say whether the page has them (the tests do)
+
+A table stands in the page between two comments, ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
+Numbers of losses stand nowhere else in the page: `strays` finds those that do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.comparison.archive import read_archive
+from yuriiformer.comparison.record import SuiteRecord
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "results.md"
+STUDY = HERE / "tinystories-cpu"
+RATES = ("muon_lr", "matrix_lr", "adamw_lr")
+PRESET = {"muon_lr": 0.02, "adamw_lr": 0.006}
+
+
+@cache
+def archive(name: str) -> SuiteRecord:
+    return read_archive(STUDY / name)
+
+
+def losses(name: str) -> dict[str, dict[int, float]]:
+    """Exact validation loss by arm and seed; a run that diverged has none."""
+    found: dict[str, dict[int, float]] = {}
+    for entry in archive(name).entries:
+        arm = found.setdefault(entry.label, {})
+        if entry.run is not None and entry.run.exact is not None:
+            arm[entry.seed] = entry.run.exact
+    return found
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column is text, the others are numbers."""
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One arm of the rates: its family, and what was tried."""
+
+    family: str
+    settings: Mapping[str, Any]
+    loss: float
+
+
+def trials() -> list[Trial]:
+    """Every finished arm of the rates, the preset's rates filled in."""
+    known = {arm["label"]: arm for arm in archive("rates").definition["arms"]}
+    found = []
+    for label, by_seed in losses("rates").items():
+        for loss in by_seed.values():
+            settings = {**PRESET, **known[label]["settings"]}
+            family = label.partition(", muon_lr")[0].partition(", matrix_lr")[0]
+            found.append(Trial(family, settings, loss))
+    return found
+
+
+def best(family: str) -> Trial:
+    return min((each for each in trials() if each.family == family), key=lambda each: each.loss)
+
+
+def edges(family: str) -> list[str]:
+    """Rates whose best value is the lowest or highest that was tried, the others being as they are
+    in the best trial."""
+    chosen = best(family)
+    found = []
+    for rate in RATES:
+        if rate not in chosen.settings or (rate == "muon_lr" and "matrix_lr" in chosen.settings):
+            continue
+        alike = [each for each in trials() if each.family == family
+                 and _others(each, rate) == _others(chosen, rate)]  # fmt: skip
+        values = sorted(each.settings[rate] for each in alike)
+        if chosen.settings[rate] in (values[0], values[-1]):
+            found.append(rate)
+    return found
+
+
+def _others(trial: Trial, rate: str) -> dict[str, Any]:
+    return {name: value for name, value in trial.settings.items() if name != rate}
+
+
+def rates_table() -> str:
+    """A row for each trial, the best of its family in bold."""
+    rows = []
+    families = list(dict.fromkeys(each.family for each in trials()))
+    for family in families:
+        for each in (trial for trial in trials() if trial.family == family):
+            text = f"{each.loss:.4f}"
+            chosen = f"**{text}**" if each == best(family) else text
+            shown = each.settings.get("matrix_lr", each.settings["muon_lr"])
+            warmup = each.settings.get("warmup")
+            rows.append([family, f"{shown:g}", f"{each.settings['adamw_lr']:g}",
+                         str(50 if warmup is None else warmup), chosen])  # fmt: skip
+    return markdown(["family", "matrices", "AdamW", "warmup", "exact loss"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {"rates": rates_table}
+
+
+def filled(page: str) -> str:
+    """The page with every table as the archives have it."""
+    for name, table in TABLES.items():
+        place = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end of {name} -->)", re.DOTALL)
+        if not place.search(page):
+            raise SystemExit(f"{PAGE} has no place for {name!r}")
+        before, after = place.split(page)[0], place.split(page)[-1]
+        page = f"{before}<!-- {name} -->\n{table()}\n<!-- end of {name} -->{after}"
+    return page
+
+
+def strays(page: str) -> list[str]:
+    """Numbers with three decimals or more that stand outside the tables."""
+    prose = page
+    for name in TABLES:
+        prose = re.sub(rf"<!-- {name} -->.*?<!-- end of {name} -->", "", prose, flags=re.DOTALL)
+    return [n for n in re.findall(r"(?<![\w.])\d+\.\d{3,}", prose) if math.isfinite(float(n))]
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--check", action="store_true")
+    check = options.parse_args().check
+    page = PAGE.read_text(encoding="utf-8")
+    wrong = strays(page)
+    if wrong:
+        print(f"{PAGE.name}: numbers outside the tables: {', '.join(wrong)}", file=sys.stderr)
+        return 1
+    if check:
+        print("as the archives have it" if filled(page) == page else "NOT as the archives have it")
+        return int(filled(page) != page)
+    PAGE.write_text(filled(page), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

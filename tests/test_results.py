@@ -1,0 +1,51 @@
+"""The results page says what the archives hold, and the archives are whole."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from yuriiformer.comparison.archive import is_archive, read_archive
+
+ROOT = Path(__file__).parents[1]
+ARCHIVES = sorted(path for path in (ROOT / "results").glob("*/*") if is_archive(path))
+
+
+@pytest.fixture(scope="module")
+def pages():
+    spec = importlib.util.spec_from_file_location("make_pages", ROOT / "results" / "make_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["make_pages"] = module  # where its dataclasses look for themselves
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_what_the_archives_say(pages):
+    page = pages.PAGE.read_text(encoding="utf-8")
+    assert pages.filled(page) == page, "run: python results/make_pages.py"
+    assert pages.strays(page) == []
+
+
+def test_a_changed_number_is_noticed(pages):
+    page = pages.PAGE.read_text(encoding="utf-8")
+    [number, *_] = [cell for cell in page.split() if cell.startswith("**") and "." in cell]
+    changed = page.replace(number, "**1.2345**", 1)
+    assert pages.filled(changed) == page
+    assert pages.strays(page + "\nIt ended at 2.345 nats.") == ["2.345"]
+
+
+@pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.name)
+def test_archives_are_whole_small_and_of_one_place(path):
+    record = read_archive(path)
+    study = path.with_suffix(".toml").read_text(encoding="utf-8")
+    assert record.definition["study"]["history"][-1]["text"] in study + "\n"
+    for file in path.rglob("*.gz"):
+        assert file.stat().st_size < 100_000
+    for file in path.rglob("archive.json"):
+        assert str(ROOT.parent) + "/" not in file.read_text(encoding="utf-8")
+    finished = [entry.run for entry in record.entries if entry.run and entry.run.finished]
+    assert finished
+    assert all(run.exact is not None for run in finished if not run.diverged)

@@ -116,11 +116,11 @@ TABLES: dict[str, Callable[[], str]] = {"rates": rates_table}
 def filled(page: str) -> str:
     """The page with every table as the archives have it."""
     for name, table in TABLES.items():
-        place = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end of {name} -->)", re.DOTALL)
-        if not place.search(page):
+        before, begin, rest = page.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition(f"<!-- end of {name} -->")
+        if not begin or not end:
             raise SystemExit(f"{PAGE} has no place for {name!r}")
-        before, after = place.split(page)[0], place.split(page)[-1]
-        page = f"{before}<!-- {name} -->\n{table()}\n<!-- end of {name} -->{after}"
+        page = f"{before}{begin}{table()}\n{end}{after}"
     return page
 
 

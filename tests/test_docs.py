@@ -56,7 +56,7 @@ def test_own_rules_train(rule_file, name, oracles):
 
 
 def run(rule: yf.Rule, world: World, layers: int, **streams: torch.Tensor):
-    values = {**{n: s.initial for n, s in rule.specs.items()}, "gamma": 0.3}
+    values = {**{n: s.initial for n, s in rule.coefficients.items()}, "gamma": 0.3}
     state = {"X": world.X, **streams}
     for _ in range(layers):
         state = yf.run_rule(rule, state, attn=world.attn, mlp=world.mlp, coefficients=values)
@@ -91,7 +91,7 @@ def test_per_channel_is_the_variation_the_page_names(rule_file):
     reference = re.search(r"`(nesterov-lie-trotter\+channel=mu,beta,gamma\S+)`", page)[1]
     own, varied = yf.load_rule(rule_file("per-channel")), yf.get_rule(reference)
     assert own.assigns == varied.assigns
-    assert own.specs == varied.specs
+    assert own.coefficients == varied.coefficients
 
 
 def test_every_variation_the_page_names():

@@ -162,7 +162,7 @@ def _json(value: float) -> str:
 def _coefficients(config: TrainConfig, step: int, paths: Mapping[str, Curve]) -> str:
     layers = np.arange(config.model.n_layer)
     found = {}
-    for name, spec in config.model.update.specs.items():
+    for name, spec in config.model.update.coefficients.items():
         start = np.array([spec.value(int(layer), len(layers)) for layer in layers])
         if name in paths:
             start = start + paths[name](np.array(float(step))) * (layers + 1) / len(layers)

@@ -45,7 +45,7 @@ def test_an_arm_in_full():
 def test_streams_and_coefficients_vary_the_rule():
     arm = parse_arm("rest: rule=nesterov-lie-trotter V=zero mu=0.5 steps=9")
     assert arm.rule.streams["V"] == "zero"
-    assert arm.rule.specs["mu"].initial == 0.5
+    assert arm.rule.coefficients["mu"].initial == 0.5
     assert arm.settings == {"steps": 9}
     same = parse_arm("rest: rule=nesterov-lie-trotter+V=zero+mu=0.5")
     assert same.rule.streams == arm.rule.streams

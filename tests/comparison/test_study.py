@@ -20,7 +20,7 @@ def test_a_study_says_what_is_compared(tmp_path):
     assert study.arms[1].settings == {"muon_lr": 0.01}
     own = study.arms[2].rule
     assert own.oracle_calls == {"attn": 1, "mlp": 1}
-    assert own.specs["beta"].initial == 0.5
+    assert own.coefficients["beta"].initial == 0.5
     config = study.arms[1].config(study.preset, 2, study.settings)
     assert (config.recipe.steps, config.recipe.muon_lr, config.recipe.seed) == (20, 0.01, 2)
     assert study.hypotheses[0].against == "gd"

@@ -270,7 +270,7 @@ def test_any_declaration(coefficients, streams):
     except RuleError:
         return
     assert yf.Rule.from_dict(rule.to_dict()) == rule
-    for spec in rule.specs.values():
+    for spec in rule.coefficients.values():
         for layer in range(3):
             try:
                 value = spec.value(layer, 3)

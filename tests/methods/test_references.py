@@ -22,22 +22,22 @@ def test_a_stream_starts_otherwise():
 
 def test_coefficients_otherwise():
     rule = yf.get_rule(f"{RULE}+mu=0.25+fixed=mu,beta+channel=gamma+head=beta")
-    assert rule.specs["mu"] == yf.Coefficient("unit", 0.25, "scalar", False)
-    assert rule.specs["beta"] == yf.Coefficient("unit", 0.9, "head", False)
-    assert rule.specs["gamma"] == yf.Coefficient("positive", 1.0, "channel", True)
-    assert rule.specs["mu_half"] == yf.rules[RULE].specs["mu_half"]
-    assert not any(spec.learned for spec in yf.get_rule(f"{RULE}+fixed").specs.values())
-    schedule = yf.get_rule(f"{RULE}+mu=(t+1)/(t+4)").specs["mu"]
+    assert rule.coefficients["mu"] == yf.Coefficient("unit", 0.25, "scalar", False)
+    assert rule.coefficients["beta"] == yf.Coefficient("unit", 0.9, "head", False)
+    assert rule.coefficients["gamma"] == yf.Coefficient("positive", 1.0, "channel", True)
+    assert rule.coefficients["mu_half"] == yf.rules[RULE].coefficients["mu_half"]
+    assert not any(spec.learned for spec in yf.get_rule(f"{RULE}+fixed").coefficients.values())
+    schedule = yf.get_rule(f"{RULE}+mu=(t+1)/(t+4)").coefficients["mu"]
     assert [schedule.value(t, 3) for t in range(3)] == [0.25, 0.4, 0.5]
 
 
 def test_the_order_of_words_does_not_matter():
     one = yf.get_rule(f"{RULE}+gamma=0+fixed=gamma")
     two = yf.get_rule(f"{RULE}+fixed=gamma+gamma=0")
-    assert one.specs == two.specs
-    assert one.specs["gamma"] == yf.Coefficient("positive", 0.0, learned=False)
-    assert yf.get_rule(f"{RULE}+gamma=1e+1").specs["gamma"].initial == 10.0
-    assert yf.rules[RULE].vary(coefficients={"mu": 0.5}).specs["mu"].initial == 0.5
+    assert one.coefficients == two.coefficients
+    assert one.coefficients["gamma"] == yf.Coefficient("positive", 0.0, learned=False)
+    assert yf.get_rule(f"{RULE}+gamma=1e+1").coefficients["gamma"].initial == 10.0
+    assert yf.rules[RULE].vary(coefficients={"mu": 0.5}).coefficients["mu"].initial == 0.5
 
 
 def test_a_file_anywhere_a_name_is_taken(tmp_path):
@@ -49,9 +49,9 @@ def test_a_file_anywhere_a_name_is_taken(tmp_path):
     rule = yf.get_rule(str(path))
     assert rule.name == "mine"
     assert yf.get_rule(path) == rule
-    assert rule.specs["nu"] == yf.Coefficient("real", 0.5)
+    assert rule.coefficients["nu"] == yf.Coefficient("real", 0.5)
     varied = yf.get_rule(f"{path}+nu=2+X=normalized")
-    assert varied.specs["nu"].initial == 2.0
+    assert varied.coefficients["nu"].initial == 2.0
     assert varied.streams["X"] == "normalized"
     assert yf.get_rule(rule) is rule
 
@@ -91,11 +91,14 @@ def test_plain_data_and_back(name):
 def test_the_classical_sequence():
     """k/(k+3) at the k-th velocity update, two updates per block, fixed; step sizes learned."""
     rule = yf.rules["nesterov-classical"]
-    k = [rule.specs[name].value(t, 12) for t in range(3) for name in ("mu", "mu_half")]
+    k = [rule.coefficients[name].value(t, 12) for t in range(3) for name in ("mu", "mu_half")]
     assert k == pytest.approx([i / (i + 3) for i in range(6)])
-    assert rule.specs["beta"] == rule.specs["mu"]
-    assert rule.specs["beta_half"] == rule.specs["mu_half"]
-    assert {name for name, spec in rule.specs.items() if spec.learned} == {"gamma", "gamma_half"}
+    assert rule.coefficients["beta"] == rule.coefficients["mu"]
+    assert rule.coefficients["beta_half"] == rule.coefficients["mu_half"]
+    assert {name for name, spec in rule.coefficients.items() if spec.learned} == {
+        "gamma",
+        "gamma_half",
+    }
 
 
 @pytest.mark.parametrize("name", yf.rules)

@@ -108,7 +108,7 @@ def fused_bytes(
     and writes its inputs', and where anything but sums is computed it reads its inputs once more.
     """
     # Coefficients and norms raise what they touch to float32; only between blocks it is cast back.
-    raised = bool(config.update.specs or config.update.norm_calls)
+    raised = bool(config.update.coefficients or config.update.norm_calls)
     item = torch.float32.itemsize if raised else stream.itemsize
     size = sequences * config.context * config.d_model * item
     wide = set(config.update.streams)

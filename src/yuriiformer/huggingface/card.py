@@ -89,8 +89,8 @@ def model_card(model: YuriiFormer, tokenizer: Tokenizer | None) -> str:
 def _streams(rule: Rule) -> str:
     """Where the streams start, and which coefficients there are."""
     starts = ", ".join(f"`{name}` from {start}" for name, start in rule.streams.items())
-    learned = [f"`{name}`" for name, spec in rule.specs.items() if spec.learned]
-    fixed = [f"`{name}`" for name, spec in rule.specs.items() if not spec.learned]
+    learned = [f"`{name}`" for name, spec in rule.coefficients.items() if spec.learned]
+    fixed = [f"`{name}`" for name, spec in rule.coefficients.items() if not spec.learned]
     parts = [f"Streams start: {starts}."]
     parts += [f"Learned in every block: {', '.join(learned)}."] if learned else []
     parts += [f"Fixed: {', '.join(fixed)}."] if fixed else []

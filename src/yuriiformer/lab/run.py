@@ -84,7 +84,7 @@ def _by_name(rule: Rule) -> list[str]:
     """Coefficients that start where their name alone says."""
     return [
         name
-        for name, spec in rule.specs.items()
+        for name, spec in rule.coefficients.items()
         if implied(name) and spec.initial == resolve(name, None).initial
     ]
 
@@ -128,10 +128,10 @@ def setting(
         raise ConfigError("this function's curvature is not known: give a step size")
     if not (math.isfinite(h) and h > 0):
         raise ConfigError(f"--step-size must be a number above 0, not {h:g}")
-    new |= {name: value for name, value in (given or {}).items() if name in rule.specs}
+    new |= {name: value for name, value in (given or {}).items() if name in rule.coefficients}
     blocks = [
         {name: new[name] if name in new else spec.value(t, steps)
-         for name, spec in rule.specs.items()}
+         for name, spec in rule.coefficients.items()}
         for t in range(steps)
     ]  # fmt: skip
     return Setting(h, tuple(blocks))

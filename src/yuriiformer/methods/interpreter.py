@@ -124,7 +124,7 @@ def run_rule(
     rule = get_rule(rule)
     # As tensors, so that 1 / mu at mu = 0 is infinite, as it is in a model, and not an exception.
     given = {name: _tensor(value) for name, value in (coefficients or {}).items()}
-    _same_names(f"rule {rule.name!r}: coefficients", given, rule.coefficients)
+    _same_names(f"rule {rule.name!r}: coefficients", given, tuple(rule.coefficients))
     _same_names(f"rule {rule.name!r}: streams", streams, tuple(rule.streams))
     norm: Norm = velocity_norm if velocity_norm is not None else _identity
     oracles: dict[str, Oracle] = {"attn": lambda y, _: attn(y), "mlp": lambda y, _: mlp(y)}

@@ -39,7 +39,7 @@ class Rule:
     label: str
     note: str
     streams: Mapping[str, Start]  # X first, then in order of appearance
-    specs: Mapping[str, Coefficient]  # in order of appearance
+    coefficients: Mapping[str, Coefficient]  # in order of appearance; iterating gives the names
     assigns: tuple[Assign, ...]
 
     def __init__(
@@ -75,7 +75,9 @@ class Rule:
         }
         try:
             values["streams"] = find_streams(assigns, streams or {})
-            values["specs"] = find_coefficients(assigns, values["streams"], coefficients or {})
+            values["coefficients"] = find_coefficients(
+                assigns, values["streams"], coefficients or {}
+            )
             check(assigns, values["streams"])
         except RuleError as error:
             raise error.within(source) from None
@@ -83,11 +85,6 @@ class Rule:
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a rule cannot be changed: use rule.vary(...) to set {key!r}")
-
-    @property
-    def coefficients(self) -> tuple[str, ...]:
-        """The coefficients' names, in order of appearance."""
-        return tuple(self.specs)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -152,15 +149,15 @@ class Rule:
                 if key not in known:
                     hint = did_you_mean(key, known) or f"; it has {', '.join(known) or 'none'}"
                     raise RuleError(f"rule {self.name!r} has no {kind} {key!r}{hint}")
-        specs: dict[str, Declaration] = dict(self.specs)
+        declared: dict[str, Declaration] = dict(self.coefficients)
         for key, value in (coefficients or {}).items():
-            specs[key] = {**self.specs[key].to_dict(), **options_of(value)}
+            declared[key] = {**self.coefficients[key].to_dict(), **options_of(value)}
         return Rule(
             name or self.name,
             self.equations,
             label=label or self.label,
             streams={**self.streams, **(streams or {})},
-            coefficients=specs,
+            coefficients=declared,
             note=self.note if note is None else note,
         )
 
@@ -171,7 +168,7 @@ class Rule:
             "label": self.label,
             "equations": self.equations,
             "streams": dict(self.streams),
-            "coefficients": {name: spec.to_dict() for name, spec in self.specs.items()},
+            "coefficients": {name: each.to_dict() for name, each in self.coefficients.items()},
             "note": self.note,
         }
 
@@ -200,7 +197,7 @@ class Rule:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        parts = (tuple(self.streams.items()), tuple(self.specs.items()))
+        parts = (tuple(self.streams.items()), tuple(self.coefficients.items()))
         return (self.name, self.label, self.assigns, self.note, *parts)
 
     def __repr__(self) -> str:

@@ -36,7 +36,7 @@ def extra_parameters(
     own = [s for s, start in rule.streams.items() if s != "X" and start in ("tables", "normalized")]
     norms = rule.norm_calls if separate_norms else min(1, rule.norm_calls)
     size = {"scalar": 1, "head": n_head, "channel": d_model}
-    learned = sum(size[spec.shape] for spec in rule.specs.values() if spec.learned)
+    learned = sum(size[spec.shape] for spec in rule.coefficients.values() if spec.learned)
     return ExtraParameters(
         len(own) * vocab_size * d_model, n_layer * norms * d_model, n_layer * learned
     )

@@ -81,9 +81,9 @@ def find_coefficients(
 ) -> Mapping[str, Coefficient]:
     """Every name that is neither stream nor local; one that says nothing must be declared."""
     written = {assign.target for assign in assigns}
-    specs: dict[str, Coefficient] = {}
+    found: dict[str, Coefficient] = {}
     for name in (name for assign in assigns for name in names(assign.value)):
-        if name.id in streams or name.id in written or name.id in specs:
+        if name.id in streams or name.id in written or name.id in found:
             continue
         if name.id not in declared and not implied(name.id):
             known = {*streams, *written, *declared}
@@ -92,12 +92,12 @@ def find_coefficients(
                 "kind of mu, beta, gamma or delta, nor declared under [coefficients] or [streams]",
                 name.place,
             )
-        specs[name.id] = resolve(name.id, declared.get(name.id))
+        found[name.id] = resolve(name.id, declared.get(name.id))
     for key in declared:
-        if key not in specs:
+        if key not in found:
             reason = f"coefficient {key!r} is declared but never used as one"
             raise RuleError(reason, declared=key)
-    return MappingProxyType(specs)
+    return MappingProxyType(found)
 
 
 def check(assigns: tuple[Assign, ...], streams: Mapping[str, Start]) -> None:

@@ -37,11 +37,11 @@ class Coefficients(nn.Module):
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         rule = config.update
-        self.specs = dict(rule.specs)
+        self.coefficients = dict(rule.coefficients)
         self.d_head = config.d_head
         sizes = {"scalar": 1, "head": config.n_head, "channel": config.d_model}
         self.starts: dict[str, float] = {}
-        for name, spec in self.specs.items():
+        for name, spec in self.coefficients.items():
             try:
                 value = spec.value(layer, config.n_layer)
             except RuleError as error:
@@ -54,7 +54,7 @@ class Coefficients(nn.Module):
                 self.register_buffer(f"raw_{name}", tensor)
 
     def forward(self) -> dict[str, Tensor]:
-        return {name: self.read(name, spec) for name, spec in self.specs.items()}
+        return {name: self.read(name, spec) for name, spec in self.coefficients.items()}
 
     def read(self, name: str, spec: Coefficient) -> Tensor:
         raw: Tensor = getattr(self, f"raw_{name}")

@@ -33,7 +33,7 @@ def saturated(model: YuriiFormer) -> list[str]:
         assert isinstance(block, Block)
         dead = set(block.dead_parameters())
         for name, value in block.coefficients().items():
-            spec = block.coefficients.specs[name]
+            spec = block.coefficients.coefficients[name]
             if not spec.learned or spec.range != "unit" or f"coefficients.raw_{name}" in dead:
                 continue
             for end, distance in ((0, value.min()), (1, 1 - value.max())):

@@ -86,7 +86,7 @@ class Indices:
         self.total = Counter(assign.target for assign in self.rule.assigns)
 
     def read(self, name: str) -> Symbol:
-        if name in self.rule.specs:
+        if name in self.rule.coefficients:
             return coefficient_symbol(name)
         if "[" in name:  # an oracle's answer
             return Symbol({"attn": "Attn", "mlp": "MLP"}[name.partition("[")[0]])

@@ -106,7 +106,7 @@ def _lanes(rule: Rule, scalars: set[str]) -> list[str]:
 
 def _scalar_locals(rule: Rule) -> set[str]:
     """Locals that hold arithmetic on coefficients alone: they scale, but do not flow."""
-    scalars = set(rule.specs)
+    scalars = set(rule.coefficients)
     for assign in rule.assigns:
         if all(name.id in scalars for name in names(assign.value)):
             scalars.add(assign.target)
@@ -115,7 +115,7 @@ def _scalar_locals(rule: Rule) -> set[str]:
         for assign in rule.assigns
         if any(name.id not in scalars for name in names(assign.value))
     }
-    return scalars - set(rule.specs) - flowing
+    return scalars - set(rule.coefficients) - flowing
 
 
 class _Builder:
@@ -242,7 +242,7 @@ class _Builder:
         return lane
 
     def is_tensor(self, name: Name) -> bool:
-        return name.id not in self.rule.specs and name.id not in self.scalars
+        return name.id not in self.rule.coefficients and name.id not in self.scalars
 
     def lane_of(self, name: str) -> str:
         return self.answers.get(name, name)

@@ -41,8 +41,8 @@ def summary_rows(rules: Iterable[Rule]) -> Iterator[dict[str, str]]:
     for rule in rules:
         calls = rule.oracle_calls
         streams = [s if start == "tables" else f"{s}={start}" for s, start in rule.streams.items()]
-        fixed = [name for name, spec in rule.specs.items() if not spec.learned]
-        which = "" if len(fixed) == len(rule.specs) else f": {' '.join(fixed)}"
+        fixed = [name for name, spec in rule.coefficients.items() if not spec.learned]
+        which = "" if len(fixed) == len(rule.coefficients) else f": {' '.join(fixed)}"
         names = " ".join(rule.coefficients) or "–"
         yield {
             "rule": rule.name,
@@ -65,7 +65,7 @@ def full_text(rule: Rule) -> str:
     for stream, start in rule.streams.items():
         constant = "" if stream in written else "; constant over depth"
         lines.append(f"  {stream} starts from {STARTS[start]}{constant}")
-    lines += [_coefficient_line(name, spec) for name, spec in rule.specs.items()]
+    lines += [_coefficient_line(name, spec) for name, spec in rule.coefficients.items()]
     lines.append(f"  a block calls attention {calls['attn']} × and the MLP {calls['mlp']} ×")
     lines.append(
         f"  beyond gradient descent, the paper's small model has {human_count(extra.total)} "

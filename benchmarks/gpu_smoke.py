@@ -37,7 +37,7 @@ from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import PRESETS, preset
-from yuriiformer.training.processes import Team, choose_device
+from yuriiformer.training.processes import Processes, choose_device
 from yuriiformer.training.session import train
 from yuriiformer.training.step import train_step
 
@@ -91,7 +91,7 @@ class Smoke:
         if compiled:
             model.compile_blocks()
         recipe = replace(preset(self.size, rule).recipe, steps=STEPS, warmup=1)
-        optimizer, team = Optimizer(model, recipe, dtype), Team(0, 1, self.device)
+        optimizer, team = Optimizer(model, recipe, dtype), Processes(0, 1, self.device)
         generator = torch.Generator().manual_seed(0)
         shape = (self.micro_batch, config.context + 1)
         tokens = torch.randint(config.real_vocab, shape, generator=generator).to(self.device)

@@ -46,11 +46,11 @@ def measure(size: str, rule: str, *, recompute: bool) -> dict[str, float]:
     from yuriiformer.planning.memory import build
     from yuriiformer.training.batches import MicroBatch
     from yuriiformer.training.optimizer import Optimizer
-    from yuriiformer.training.processes import Team
+    from yuriiformer.training.processes import Processes
     from yuriiformer.training.step import train_step
 
     def steps(config, count: int) -> None:
-        team = Team(0, 1, torch.device("cpu"))
+        team = Processes(0, 1, torch.device("cpu"))
         model = build(config, seed=0)
         optimizer = Optimizer(model, config.recipe, torch.float32)
         for step in range(count):

@@ -26,7 +26,7 @@ from yuriiformer.planning.memory import (
 )
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import train_step
 
 
@@ -46,7 +46,7 @@ def real_peak(given: TrainConfig, micro_batch: int) -> float:
             watcher.restart()
             ids = [torch.randint(given.model.vocab_size, shape) for _ in range(2)]
             batches = [MicroBatch((each, each.clone()), 0.5) for each in ids]
-            team = Team(0, 1, torch.device("cpu"))
+            team = Processes(0, 1, torch.device("cpu"))
             train_step(model, batches, optimizer, team, torch.float32, step)
             del ids, batches
     return watcher.peak

@@ -37,7 +37,7 @@ from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.training import muon
 from yuriiformer.training.batches import Batches
 from yuriiformer.training.muon import Muon
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 from yuriiformer.training.session import train
 
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
@@ -79,8 +79,8 @@ def test_together_they_see_what_one_would(size):
     of the micro-batches make the mean over processes the mean over sequences."""
     store, config = TokenStore.open(tales()), small()
     device = torch.device("cpu")
-    alone = Batches(store, config, Team(0, 1, device))
-    team = [Batches(store, config, Team(rank, size, device)) for rank in range(size)]
+    alone = Batches(store, config, Processes(0, 1, device))
+    team = [Batches(store, config, Processes(rank, size, device)) for rank in range(size)]
     for step in (0, 1, 7):
         shares = [each.training(step) for each in team]
         joined = torch.cat([micro.batch[0] for share in shares for micro in share])
@@ -98,7 +98,7 @@ def test_together_they_see_what_one_would(size):
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_the_exact_loss_sees_every_token_once_whoever_takes_part(size):
     store, config = TokenStore.open(tales()), small()
-    team = [Batches(store, config, Team(r, size, torch.device("cpu"))) for r in range(size)]
+    team = [Batches(store, config, Processes(r, size, torch.device("cpu"))) for r in range(size)]
     batches = [batch for each in team for batch in each.exact()[0]]
     targets = torch.cat([targets.flatten() for _, targets in batches])
     inputs = torch.cat([inputs.flatten() for inputs, _ in batches])
@@ -112,7 +112,7 @@ def test_the_exact_loss_sees_every_token_once_whoever_takes_part(size):
 
 def test_more_processes_than_sequences_are_refused():
     with pytest.raises(DataError, match=r"8 sequences per step cannot be shared .* of 9"):
-        Batches(TokenStore.open(tales()), small(), Team(0, 9, torch.device("cpu")))
+        Batches(TokenStore.open(tales()), small(), Processes(0, 9, torch.device("cpu")))
 
 
 def test_two_processes(tmp_path, capsys):

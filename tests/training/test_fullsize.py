@@ -13,7 +13,7 @@ from yuriiformer.model.precision import autocast
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import preset
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import accumulate
 
 CPU = torch.device("cpu")
@@ -31,7 +31,7 @@ def fake_step(name: str, rule: str, *, recompute: bool = False, streams=None) ->
         tokens = torch.zeros(micro, config.model.context, dtype=torch.int64)
         batches = [MicroBatch((tokens, tokens), 0.5)] * 2
         seen = watch(model)
-        losses = accumulate(model, batches, Team(0, 1, CPU), torch.bfloat16)
+        losses = accumulate(model, batches, Processes(0, 1, CPU), torch.bfloat16)
         assert losses.shape == (2,)
         shape = (micro, config.model.context, config.model.d_model)
         assert seen

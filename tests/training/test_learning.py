@@ -16,10 +16,10 @@ from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import preset
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import train_step
 
-CPU = Team(0, 1, torch.device("cpu"))
+CPU = Processes(0, 1, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("rule", paper)

@@ -18,7 +18,7 @@ from yuriiformer.config import Machine, Recipe, TrainConfig, Validation
 from yuriiformer.data.store import TokenStore
 from yuriiformer.training.batches import Batches
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import train_step
 
 CPU = torch.device("cpu")
@@ -41,7 +41,7 @@ def corpus(folder) -> TokenStore:
     return TokenStore.open(folder)
 
 
-def trained(store: TokenStore, settings: TrainConfig, team: Team) -> tuple[dict, list[float]]:
+def trained(store: TokenStore, settings: TrainConfig, team: Processes) -> tuple[dict, list[float]]:
     """The weights after some steps in float64, and the losses."""
     model = yf.YuriiFormer(settings.model, seed=3).double()
     optimizer = Optimizer(model, settings.recipe, torch.float64, team.group)
@@ -85,13 +85,13 @@ def assert_same(got: tuple[dict, list[float]], expected: tuple[dict, list[float]
 def test_one_process(tmp_path, rule, accumulation, clip):
     store = corpus(tmp_path)
     settings = config(rule, SEQUENCES // accumulation, clip)
-    assert_same(trained(store, settings, Team(0, 1, CPU)), longhand(store, settings))
+    assert_same(trained(store, settings, Processes(0, 1, CPU)), longhand(store, settings))
 
 
 def test_uneven_micro_batches(tmp_path):
     store = corpus(tmp_path)
     settings = config("nesterov-lie-trotter", 5)
-    assert_same(trained(store, settings, Team(0, 1, CPU)), longhand(store, settings))
+    assert_same(trained(store, settings, Processes(0, 1, CPU)), longhand(store, settings))
 
 
 def test_clipping_binds_and_comes_after_accumulation(tmp_path):
@@ -102,8 +102,8 @@ def test_clipping_binds_and_comes_after_accumulation(tmp_path):
         settings = config("gd-lie-trotter", 2, clip)
         model = yf.YuriiFormer(settings.model, seed=3).double()
         optimizer = Optimizer(model, settings.recipe, torch.float64)
-        batches = Batches(store, settings, Team(0, 1, CPU)).training(0)
-        result = train_step(model, batches, optimizer, Team(0, 1, CPU), torch.float32, 0)
+        batches = Batches(store, settings, Processes(0, 1, CPU)).training(0)
+        result = train_step(model, batches, optimizer, Processes(0, 1, CPU), torch.float32, 0)
         left = torch.stack([p.grad.norm() for p in optimizer.parameters]).norm().item()
         norms.append((result.grad_norm, left))
     assert norms[0][0] == norms[0][1] == norms[1][0]
@@ -114,7 +114,7 @@ def _process(rank: int, size: int, port: int, folder: str, rule: str, micro: int
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=size)
-    team = Team(rank, size, CPU, dist.group.WORLD)
+    team = Processes(rank, size, CPU, dist.group.WORLD)
     result = trained(TokenStore.open(folder), config(rule, micro), team)
     torch.save(result, f"{out}/{rank}.pt")
     dist.destroy_process_group()

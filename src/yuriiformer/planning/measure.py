@@ -16,7 +16,7 @@ from yuriiformer.planning.devices import HERE, Device
 from yuriiformer.planning.memory import build
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import accumulate
 
 CPU = torch.device("cpu")
@@ -70,14 +70,14 @@ def time_step(config: TrainConfig, micro_batch: int, dtype: torch.dtype) -> Timi
         shape = (micro_batch, config.model.context)
         tokens = torch.randint(config.model.vocab_size, shape, generator=generator)
         micro = [MicroBatch((tokens, tokens), 1.0)]
-        team = Team(0, 1, CPU)
+        processes = Processes(0, 1, CPU)
 
         def update() -> None:
             optimizer.clip(optimizer.norm())
             optimizer.step()
 
         times = [
-            (_seconds(lambda: accumulate(model, micro, team, dtype)), _seconds(update))
+            (_seconds(lambda: accumulate(model, micro, processes, dtype)), _seconds(update))
             for _ in range(2)
         ]
     return Timing(*(min(each) for each in zip(*times, strict=True)))

@@ -23,7 +23,7 @@ from yuriiformer.model.groups import MATRICES, parameter_groups
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import accumulate
 
 CPU = torch.device("cpu")
@@ -131,7 +131,7 @@ def simulate_passes(
         model.register_forward_hook(after_forward)
         model.starts["X_0"].register_forward_hook(after_start)
         before = watcher.alive
-        accumulate(model, [MicroBatch((tokens, targets), 1.0)], Team(0, 1, CPU), dtype)
+        accumulate(model, [MicroBatch((tokens, targets), 1.0)], Processes(0, 1, CPU), dtype)
         mark()
     return Passes(kept - before, (peaks[0], peaks[1], peaks[2]), accumulates)
 

@@ -1,4 +1,4 @@
-"""From token files to the tensors of a step, for one process of a team."""
+"""From token files to the tensors of a step, for one process of several."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from yuriiformer.data.sources import Split
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
 from yuriiformer.evaluation.loss import Batch
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,17 @@ class MicroBatch:
 
 
 class Batches:
-    """What a process sees at each step; what the team sees does not depend on its size."""
+    """What a process sees at each step; what all of them see does not depend on their number."""
 
-    def __init__(self, store: TokenStore, config: TrainConfig, team: Team) -> None:
-        self.store, self.team = store, team
+    def __init__(self, store: TokenStore, config: TrainConfig, processes: Processes) -> None:
+        self.store, self.processes = store, processes
         self.context = config.model.context
         self.micro_batch = config.machine.micro_batch
         self.sequences = config.recipe.sequences
         self.order = BatchOrder(len(store.train), self.context, self.sequences, config.recipe.seed)
-        self.order.micro_batches(0, process=team.rank, processes=team.size)  # or it says why not
+        self.order.micro_batches(
+            0, process=processes.rank, processes=processes.size
+        )  # or it says why not
         self.validated: NDArray[np.int64] | None = None
         if config.validation.eval_every:
             if len(store.val) <= self.context:
@@ -55,9 +57,12 @@ class Batches:
         n · processes / S: right also where shares differ.
         """
         shares = self.order.micro_batches(
-            step, process=self.team.rank, processes=self.team.size, micro_batch=self.micro_batch
+            step,
+            process=self.processes.rank,
+            processes=self.processes.size,
+            micro_batch=self.micro_batch,
         )
-        scale = self.team.size / self.sequences
+        scale = self.processes.size / self.sequences
         return [MicroBatch(self._load("train", s), len(s) * scale) for s in shares]
 
     def validation(self) -> tuple[Iterator[Batch], int]:
@@ -73,26 +78,26 @@ class Batches:
 
         def batches() -> Iterator[Batch]:
             yield from self._shared(starts[:whole])
-            if whole < len(starts) and self.team.leads:
+            if whole < len(starts) and self.processes.leads:
                 yield self._load("val", starts[whole:], last)
 
         return batches(), self._common(whole)
 
     def _shared(self, starts: NDArray[np.int64]) -> Iterator[Batch]:
         """This process's share of validation sequences."""
-        own = np.array_split(starts, self.team.size)[self.team.rank]
+        own = np.array_split(starts, self.processes.size)[self.processes.rank]
         for start in range(0, len(own), self.micro_batch):
             yield self._load("val", own[start : start + self.micro_batch])
 
     def _common(self, sequences: int) -> int:
-        return -(-(sequences // self.team.size) // self.micro_batch)
+        return -(-(sequences // self.processes.size) // self.micro_batch)
 
     def _load(self, split: Split, starts: NDArray[np.int64], length: int | None = None) -> Batch:
         inputs, targets = (
             torch.from_numpy(np.ascontiguousarray(part))
             for part in self.store.sequences(split, starts, length or self.context)
         )
-        if self.team.device.type == "cuda":
+        if self.processes.device.type == "cuda":
             inputs, targets = inputs.pin_memory(), targets.pin_memory()
-        device = self.team.device
+        device = self.processes.device
         return inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)

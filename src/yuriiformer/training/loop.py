@@ -26,7 +26,7 @@ from yuriiformer.training.batches import Batches
 from yuriiformer.training.coefficients import coefficient_record
 from yuriiformer.training.listeners import Listener, Say
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 from yuriiformer.training.state import Saver, State
 from yuriiformer.training.step import StepResult, accumulate, train_step
 from yuriiformer.training.stop import Stopper
@@ -42,7 +42,7 @@ class Loop:
     model: YuriiFormer
     optimizer: Optimizer
     batches: Batches
-    team: Team
+    processes: Processes
     dtype: torch.dtype
     folder: RunFolder
     saver: Saver
@@ -55,7 +55,7 @@ class Loop:
     def run(self) -> Outcome:
         steps = self.config.recipe.steps
         done = self.state.step >= steps and self.state.pending is None
-        if self.team.share(self.team.leads and done and self._final_stands()):
+        if self.processes.share(self.processes.leads and done and self._final_stands()):
             return "finished"
         module = self._parallel()
         if self.state.pending is not None or self.state.step == 0:
@@ -72,7 +72,7 @@ class Loop:
                 self._save(hard=False)
         self._save(hard=True)
         self.saver.save_model(FINAL, self.state.step, None)
-        self.team.wait()
+        self.processes.wait()
         return "finished"
 
     def close(self) -> None:
@@ -91,18 +91,18 @@ class Loop:
 
     def _parallel(self) -> nn.Module:
         """The module that training calls."""
-        if self.team.group is None:
+        if self.processes.group is None:
             return self.model
-        devices = [self.team.device] if self.team.device.type == "cuda" else None
+        devices = [self.processes.device] if self.processes.device.type == "cuda" else None
         module = DistributedDataParallel(
             self.model, device_ids=devices, gradient_as_bucket_view=True
         )
         # DDP lays out its buckets anew after the first backward pass, and with three processes or
         # more the layout decides the rounding. One pass whose gradient is thrown away puts that
         # before the first step, of a run that begins and of one that is resumed.
-        with torch.random.fork_rng(own_devices(self.team.device)):
+        with torch.random.fork_rng(own_devices(self.processes.device)):
             first = self.batches.training(self.state.step)[0]
-            accumulate(module, [replace(first, weight=1.0)], self.team, self.dtype)
+            accumulate(module, [replace(first, weight=1.0)], self.processes, self.dtype)
         self.optimizer.zero_grad()
         return module
 
@@ -114,7 +114,7 @@ class Loop:
             module,
             self.batches.training(step),
             self.optimizer,
-            self.team,
+            self.processes,
             self.dtype,
             step,
             stop=self.stopper.requested is not None,
@@ -192,13 +192,13 @@ class Loop:
             asked += 1
             if asked > common:
                 return False
-            return self.team.sum([float(self.stopper.requested is not None)])[0] > 0
+            return self.processes.sum([float(self.stopper.requested is not None)])[0] > 0
 
-        with autocast(self.dtype, self.team.device):
+        with autocast(self.dtype, self.processes.device):
             result = total_loss(self.model, batches, stop)
         if result is None:
             return None
-        nats, tokens = self.team.sum([result[0], float(result[1])])
+        nats, tokens = self.processes.sum([result[0], float(result[1])])
         return nats / tokens
 
     def _judge(self, step: int, loss: float) -> None:
@@ -222,11 +222,11 @@ class Loop:
 
     def _not_finite(self, step: int, result: StepResult) -> None:
         """Report a step that cannot be taken; stop, unless such steps are to be skipped."""
-        micro_losses = self.team.collect(result.micro_losses)
+        micro_losses = self.processes.collect(result.micro_losses)
         rule = self.config.model.update.name
         what = f"loss {result.loss}, gradient norm {result.grad_norm}"
         skip = self.config.habits.on_nonfinite == "skip"
-        if self.team.leads:
+        if self.processes.leads:
             report = {
                 "step": step,
                 "rule": rule,
@@ -248,7 +248,7 @@ class Loop:
         )
 
     def _report(self, report: dict[str, Any]) -> None:
-        if self.team.leads:
+        if self.processes.leads:
             try:
                 write_json(self.folder.nonfinite_file, report)
             except OSError as error:
@@ -270,5 +270,5 @@ class Loop:
 
     def _stop(self) -> Outcome:
         self._save(hard=True)
-        self.team.wait()
+        self.processes.wait()
         return "stopped"

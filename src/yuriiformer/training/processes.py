@@ -1,6 +1,6 @@
 """The processes of a run: who they are, and the little they say to each other.
 
-A single process is a team of one; the same code serves both. Under torchrun each process finds its
+A single process is a group of one; the same code serves both. Under torchrun each process finds its
 place in the environment.
 """
 
@@ -27,7 +27,7 @@ TIMEOUT = timedelta(minutes=30)  # rank 0 may verify a large checkpoint while th
 
 
 @dataclass(frozen=True)
-class Team:
+class Processes:
     """One process's view of all processes of a run."""
 
     rank: int
@@ -104,18 +104,18 @@ class Team:
             dist.barrier(group=self.group)
 
 
-def team(device: str) -> Team:
+def find_processes(device: str) -> Processes:
     """The processes of this run, which stay joined for as long as they live."""
     chosen = choose_device(device, int(os.environ.get("LOCAL_RANK", "0")))
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
     if "WORLD_SIZE" not in os.environ and not dist.is_initialized():
-        return Team(0, 1, chosen)
+        return Processes(0, 1, chosen)
     if not dist.is_initialized():
         # Once a process: a group that is made anew can meet the keys of the one before it.
         _join("nccl" if chosen.type == "cuda" else "gloo")
         atexit.register(_leave)
-    return Team(dist.get_rank(), dist.get_world_size(), chosen, dist.group.WORLD)
+    return Processes(dist.get_rank(), dist.get_world_size(), chosen, dist.group.WORLD)
 
 
 def _join(backend: str) -> None:

@@ -27,7 +27,7 @@ from yuriiformer.training.corpus import data_identity, fill_vocabulary
 from yuriiformer.training.listeners import Listener, Say, check_listeners, listeners
 from yuriiformer.training.loop import Loop, Outcome
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.processes import Team, job, restarted, team
+from yuriiformer.training.processes import Processes, find_processes, job, restarted
 from yuriiformer.training.resume import check_changed, open_run
 from yuriiformer.training.state import Saver, State, check_space, restore
 from yuriiformer.training.stop import Stopper
@@ -72,13 +72,13 @@ def train(
     check_changed(allow_changed)
     check_listeners(config)
     resume = resume or (restarted() and folder.begun_by(job()))
-    crew = team(config.machine.device)
-    speak = say if crew.leads else _quiet
-    with Stopper(speak) as stopper, _settled(config, crew):
-        batches = Batches(store, config, crew)
-        dtype = compute_dtype(config.machine.precision, crew.device)
-        plan = make_plan(config, store, crew.size, dtype)
-        resolved = _resolve(config, crew, dtype, plan)
+    processes = find_processes(config.machine.device)
+    speak = say if processes.leads else _quiet
+    with Stopper(speak) as stopper, _settled(config, processes):
+        batches = Batches(store, config, processes)
+        dtype = compute_dtype(config.machine.precision, processes.device)
+        plan = make_plan(config, store, processes.size, dtype)
+        resolved = _resolve(config, processes, dtype, plan)
         loop = None
 
         def find() -> Checkpoint | None:
@@ -88,33 +88,35 @@ def train(
             return open_run(folder, config, identity, resolved, asdict(plan), allow_changed, speak)
 
         try:
-            checkpoint = crew.led(find)
-            goes_on = crew.share(checkpoint is not None)
-            loop = _build(config, batches, crew, dtype, folder, stopper, resolved, speak)
+            checkpoint = processes.led(find)
+            goes_on = processes.share(checkpoint is not None)
+            loop = _build(config, batches, processes, dtype, folder, stopper, resolved, speak)
             if goes_on:
                 loop.state = restore(
-                    checkpoint, loop.model, loop.optimizer, crew, config.recipe.seed
+                    checkpoint, loop.model, loop.optimizer, processes, config.recipe.seed
                 )
                 speak(f"resuming from step {loop.state.step}")
             if resolved["compiled"]:
                 compile_model(loop.model)
-            crew.led(lambda: _open_metrics(loop, listener, plan))
+            processes.led(lambda: _open_metrics(loop, listener, plan))
             outcome = loop.run()
-            return Result(outcome, loop.state, saturated(loop.model), crew.leads)
+            return Result(outcome, loop.state, saturated(loop.model), processes.leads)
         finally:
             if loop is not None:
                 loop.close()
             folder.release()
 
 
-def _resolve(config: TrainConfig, crew: Team, dtype: torch.dtype, plan: Plan) -> dict[str, Any]:
+def _resolve(
+    config: TrainConfig, processes: Processes, dtype: torch.dtype, plan: Plan
+) -> dict[str, Any]:
     """What the configuration comes to on this machine."""
     return {
-        "device": crew.device.type,
+        "device": processes.device.type,
         "dtype": str(dtype).removeprefix("torch."),
-        "compiled": compiles(config.machine.compile, crew.device, plan.flops),
+        "compiled": compiles(config.machine.compile, processes.device, plan.flops),
         "threads": torch.get_num_threads(),
-        "processes": crew.size,
+        "processes": processes.size,
     }
 
 
@@ -123,21 +125,21 @@ def _quiet(text: str) -> None:
 
 
 @contextmanager
-def _settled(config: TrainConfig, crew: Team) -> Iterator[None]:
+def _settled(config: TrainConfig, processes: Processes) -> Iterator[None]:
     """Switches of torch for the run, put back after it; the generators at their start."""
     precision = torch.get_float32_matmul_precision()
     fixed = torch.are_deterministic_algorithms_enabled()
     threads = torch.get_num_threads()
     if config.machine.threads is not None:
         torch.set_num_threads(config.machine.threads)
-    if crew.device.type == "cuda":
+    if processes.device.type == "cuda":
         # What is left of float32 beside bfloat16 may be TF32; what was asked to be float32 is.
-        low = compute_dtype(config.machine.precision, crew.device) == torch.bfloat16
+        low = compute_dtype(config.machine.precision, processes.device) == torch.bfloat16
         torch.set_float32_matmul_precision("high" if low else "highest")
         if config.machine.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
-    rng.seed_all(config.recipe.seed, crew.rank)
+    rng.seed_all(config.recipe.seed, processes.rank)
     try:
         yield
     finally:
@@ -149,7 +151,7 @@ def _settled(config: TrainConfig, crew: Team) -> Iterator[None]:
 def _build(
     config: TrainConfig,
     batches: Batches,
-    crew: Team,
+    processes: Processes,
     dtype: torch.dtype,
     folder: RunFolder,
     stopper: Stopper,
@@ -157,13 +159,13 @@ def _build(
     say: Say,
 ) -> Loop:
     """A run at its beginning."""
-    model = YuriiFormer(config.model, seed=config.recipe.seed).to(crew.device)
+    model = YuriiFormer(config.model, seed=config.recipe.seed).to(processes.device)
     model.recompute = config.machine.recompute
     if config.machine.stream_precision == "bfloat16":
         model.stream_dtype = torch.bfloat16
-    optimizer = Optimizer(model, config.recipe, dtype, crew.group)
-    saver = Saver(folder.checkpoints, model, optimizer, crew, {**config.to_dict(), **resolved})
-    return Loop(config, model, optimizer, batches, crew, dtype, folder, saver, stopper, say)
+    optimizer = Optimizer(model, config.recipe, dtype, processes.group)
+    saver = Saver(folder.checkpoints, model, optimizer, processes, {**config.to_dict(), **resolved})
+    return Loop(config, model, optimizer, batches, processes, dtype, folder, saver, stopper, say)
 
 
 def _open_metrics(loop: Loop, make: MakeListener | None, plan: Plan) -> None:
@@ -182,8 +184,8 @@ def dry_run(config: TrainConfig, data: str | Path) -> tuple[TrainConfig, Plan, d
     """The configuration with its vocabulary, the plan, and what ``auto`` comes to here."""
     store = TokenStore.open(data)
     config = fill_vocabulary(config, store)
-    crew = team(config.machine.device)
-    Batches(store, config, crew)
-    dtype = compute_dtype(config.machine.precision, crew.device)
-    plan = make_plan(config, store, crew.size, dtype)
-    return config, plan, _resolve(config, crew, dtype, plan)
+    processes = find_processes(config.machine.device)
+    Batches(store, config, processes)
+    dtype = compute_dtype(config.machine.precision, processes.device)
+    plan = make_plan(config, store, processes.size, dtype)
+    return config, plan, _resolve(config, processes, dtype, plan)

@@ -27,7 +27,7 @@ from yuriiformer.runs.checkpoint import (
 )
 from yuriiformer.training import rng
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 MARGIN = 64 * 2**20  # bytes left free beside what is written
@@ -63,7 +63,7 @@ class Saver:
     folder: Path
     model: YuriiFormer
     optimizer: Optimizer
-    team: Team
+    processes: Processes
     config: dict[str, Any] = field(repr=False)
 
     def save_last(self, state: State, before: Callable[[], None] = lambda: None) -> None:
@@ -71,15 +71,19 @@ class Saver:
 
         ``before`` is done first, by the leading process: what the checkpoint relies on.
         """
-        generators = self.team.collect(rng.capture(self.team.device))
-        if not self.team.leads:
+        generators = self.processes.collect(rng.capture(self.processes.device))
+        if not self.processes.leads:
             return
         before()
 
         def write(part: Path) -> None:
             write_model(self.model, part)
             save_file(self.optimizer.state_tensors(), part / OPTIMIZER)
-            extra = {"generators": generators, "config": self.config, "processes": self.team.size}
+            extra = {
+                "generators": generators,
+                "config": self.config,
+                "processes": self.processes.size,
+            }
             threads = {"threads": torch.get_num_threads()}
             write_json(part / STATE, {**asdict(state), **extra, **threads, "versions": versions()})
 
@@ -87,7 +91,7 @@ class Saver:
 
     def save_model(self, name: str, step: int, val_loss: float | None) -> None:
         """The weights alone, as ``best`` or ``final``."""
-        if self.team.leads:
+        if self.processes.leads:
             self._write(name, lambda part: write_model(self.model, part), step, None, val_loss)
 
     def _write(
@@ -127,12 +131,16 @@ def check_space(folder: Path, whole: int, model: int) -> None:
 
 
 def restore(
-    checkpoint: Checkpoint | None, model: YuriiFormer, optimizer: Optimizer, team: Team, seed: int
+    checkpoint: Checkpoint | None,
+    model: YuriiFormer,
+    optimizer: Optimizer,
+    processes: Processes,
+    seed: int,
 ) -> State:
     """Put a run where a checkpoint left it. Only the leading process reads."""
     saved: dict[str, Any] = {}
     weights = moments = None
-    if team.leads:
+    if processes.leads:
         assert checkpoint is not None
         folder = checkpoint.folder
         try:
@@ -140,15 +148,15 @@ def restore(
             weights, moments = load_file(folder / WEIGHTS), load_file(folder / OPTIMIZER)
         except Exception as error:
             raise CheckpointError(f"{folder} cannot be read: {one_line(error):.160}") from None
-    saved = team.share(saved)
+    saved = processes.share(saved)
     try:
-        model.load_state_dict(team.share_tensors(weights))
-        optimizer.load_state_tensors(team.share_tensors(moments))
+        model.load_state_dict(processes.share_tensors(weights))
+        optimizer.load_state_tensors(processes.share_tensors(moments))
         generators = saved["generators"]
-        if team.rank < len(generators):
-            rng.restore(generators[team.rank], team.device)
+        if processes.rank < len(generators):
+            rng.restore(generators[processes.rank], processes.device)
         else:  # more processes than before: new ones start from the step they join at
-            rng.seed_all(seed + saved["step"], team.rank)
+            rng.seed_all(seed + saved["step"], processes.rank)
         return State(**{each.name: saved[each.name] for each in fields(State)})
     except (ConfigError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(

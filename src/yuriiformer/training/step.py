@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from yuriiformer.model.precision import autocast
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.processes import Team
+from yuriiformer.training.processes import Processes
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def train_step(
     model: nn.Module,
     batches: list[MicroBatch],
     optimizer: Optimizer,
-    team: Team,
+    processes: Processes,
     dtype: torch.dtype,
     step: int,
     *,
@@ -48,10 +48,10 @@ def train_step(
     all once they are averaged.
     """
     optimizer.zero_grad()
-    losses = accumulate(model, batches, team, dtype)
+    losses = accumulate(model, batches, processes, dtype)
     values = losses.tolist()
-    mean = sum(v * b.weight for v, b in zip(values, batches, strict=True)) / team.size
-    loss, stops = team.sum([mean, float(stop)])
+    mean = sum(v * b.weight for v, b in zip(values, batches, strict=True)) / processes.size
+    loss, stops = processes.sum([mean, float(stop)])
     rates = optimizer.set_rates(step)
     norm = optimizer.norm()
     result = StepResult(loss, norm.item(), rates, stops > 0, values)
@@ -68,7 +68,7 @@ def train_step(
 
 
 def accumulate(
-    model: nn.Module, batches: list[MicroBatch], team: Team, dtype: torch.dtype
+    model: nn.Module, batches: list[MicroBatch], processes: Processes, dtype: torch.dtype
 ) -> torch.Tensor:
     """Add up the gradient of a step; the loss of each micro-batch.
 
@@ -79,8 +79,8 @@ def accumulate(
         last = index == len(batches) - 1
         waits = isinstance(model, DistributedDataParallel) and not last
         with model.no_sync() if waits else nullcontext():  # type: ignore[operator]
-            with autocast(dtype, team.device):
+            with autocast(dtype, processes.device):
                 loss = model(*micro.batch)
             (loss * micro.weight).backward()
         losses.append(loss.detach())
-    return torch.stack(losses).double() if team.device.type != "mps" else torch.stack(losses)
+    return torch.stack(losses).double() if processes.device.type != "mps" else torch.stack(losses)

@@ -50,7 +50,7 @@ def test_own_rules_train(rule_file, name, oracles):
     """Each in at most 15 lines; a model of it learns a small batch by heart."""
     assert len(RULES[name].strip().splitlines()) <= 15
     model = tiny(rule_file(name), oracles)
-    assert model.config.update.name == name
+    assert model.config.rule.name == name
     losses = memorise(model, 40)
     assert losses[-1] < 0.5 * losses[0]
 
@@ -189,7 +189,7 @@ def test_the_training_page(tmp_path, monkeypatch, capsys):
     scope: dict = {}
     exec(blocks("docs/training.md", "python")[0], scope)
     assert scope["result"].outcome == "finished"
-    assert scope["model"].config.update.name == "polyak-lie-trotter"
+    assert scope["model"].config.rule.name == "polyak-lie-trotter"
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def test_a_plan_has_all_sections(capsys):
 
 def test_flags_change_the_plan(capsys):
     plain = planned(capsys, *SMALL)
-    assert plain["rule"] == yf.ModelConfig().update.name
+    assert plain["rule"] == yf.ModelConfig().rule.name
     assert plain["model"]["vocab_size"] == 128
     assert plain["disk"]["data"] is None
     more = planned(

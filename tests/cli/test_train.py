@@ -49,7 +49,7 @@ def test_a_run_and_what_it_leaves(tmp_path, capsys):
     assert records[4]["tokens"] == 4 * 4 * 64
     for name in ("best", "final", "last"):
         model = yf.load_model(out / "checkpoints" / name)
-        assert model.config.update.name == "polyak-euler"
+        assert model.config.rule.name == "polyak-euler"
         assert model.config.real_vocab == 512  # the data's
     config = json.loads((out / "config.json").read_text())
     assert config["config"]["recipe"]["steps"] == 4

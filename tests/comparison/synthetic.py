@@ -59,12 +59,12 @@ def plan(config: TrainConfig) -> dict[str, Any]:
     """What `training.plan.make_plan` would say, by formula."""
     model, recipe = config.model, config.recipe
     sizes = {name: getattr(model, name) for name in ("n_layer", "n_head", "d_model", "vocab_size")}
-    extra = extra_parameters(model.update, **sizes)
+    extra = extra_parameters(model.rule, **sizes)
     blocks = 12 * model.n_layer * model.d_model**2
     parameters = blocks + model.vocab_size * model.d_model + extra.norms + extra.coefficients
     total = parameters + extra.tables + model.context * model.d_model
     tokens = recipe.sequences * model.context
-    calls = model.update.oracle_calls
+    calls = model.rule.oracle_calls
     attended = 4 * model.context * model.d_model * calls["attn"]
     weights = model.d_model**2 * (4 * calls["attn"] + 8 * calls["mlp"])
     flops = model.n_layer * (2 * weights + attended) + 2 * model.vocab_size * model.d_model
@@ -162,7 +162,7 @@ def _json(value: float) -> str:
 def _coefficients(config: TrainConfig, step: int, paths: Mapping[str, Curve]) -> str:
     layers = np.arange(config.model.n_layer)
     found = {}
-    for name, spec in config.model.update.coefficients.items():
+    for name, spec in config.model.rule.coefficients.items():
         start = np.array([spec.value(int(layer), len(layers)) for layer in layers])
         if name in paths:
             start = start + paths[name](np.array(float(step))) * (layers + 1) / len(layers)

@@ -167,7 +167,7 @@ def test_large_runs_are_thinned_and_tell_the_same_table(tmp_path):
         wander = {"mu": lambda s: np.float32(0.01 * np.sin(s / 300)),
                   "beta": lambda s: np.float32(-0.1 * np.cos(s / 100))}  # fmt: skip
         write_run(folder, config, val=falling(floor, 10_000), noise=0.1, coefficients=wander)
-        arms.append(ArmSpec(label, label, config.model.update))
+        arms.append(ArmSpec(label, label, config.model.rule))
         entries.append(Entry(label, label, 0, read_run(folder)))
     request = Request("openwebtext-medium", arms, [0], DATA)
     suite.extend(request, "")
@@ -192,7 +192,7 @@ def test_a_real_run_comes_back_to_the_bit(tmp_path, capsys):
     """From its archived configuration, on the same machine with the same threads."""
     config = small(steps=6)
     suite = SuiteFolder(tmp_path / "suite")
-    arm = ArmSpec("nesterov", "nesterov", config.model.update)
+    arm = ArmSpec("nesterov", "nesterov", config.model.rule)
     suite.extend(Request("tales-tiny", [arm], [0], DATA), "")
     train(config, tales(), tmp_path / "run")
     entry = Entry("nesterov", "nesterov", 0, read_run(tmp_path / "run"))

@@ -39,7 +39,7 @@ def test_an_arm_in_full():
     assert config.recipe.muon_lr == 0.01
     assert config.recipe.clip == 0.0
     assert (config.recipe.steps, config.recipe.seed, config.machine.threads) == (7, 3, 1)
-    assert config.model.update.name == "gd-lie-trotter"
+    assert config.model.rule.name == "gd-lie-trotter"
 
 
 def test_streams_and_coefficients_vary_the_rule():

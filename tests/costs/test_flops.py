@@ -137,7 +137,7 @@ def test_parameters_by_part(rule, oracles):
     assert parts.all == sum(p.numel() for p in model.parameters())
     assert parts.paper == model.num_parameters()
     assert parts.frozen == sum(p.numel() for p in model.parameters() if not p.requires_grad)
-    own = extra_parameters(model.config.update, n_layer=3, n_head=4, d_model=16, vocab_size=29)
+    own = extra_parameters(model.config.rule, n_layer=3, n_head=4, d_model=16, vocab_size=29)
     assert parts.start_tables == own.tables
     assert parts.coefficients == own.coefficients
     assert parts.token_table == 29 * 16

@@ -66,7 +66,7 @@ def test_piece_by_piece(rule, oracles):
     close = {"rtol": 0, "atol": 1e-4}
     torch.testing.assert_close(logits[:1], expected[0][..., :REAL], **close)
     torch.testing.assert_close(logits[1:, 3:], expected[1][..., :REAL], **close)
-    calls = net.model.config.update.oracle_calls["attn"]
+    calls = net.model.config.rule.oracle_calls["attn"]
     assert len([layer for layer in cache.layers if layer.get_seq_length()]) <= 3 * calls
 
 

@@ -38,7 +38,7 @@ def test_hugging_face(activation, tmp_path, capsys):
     command.run([str(tmp_path / "gpt2"), str(tmp_path / "out")])
     assert BASELINE in capsys.readouterr().out
     model = yf.load_model(tmp_path / "out")
-    assert model.config.update.name == BASELINE
+    assert model.config.rule.name == BASELINE
     assert all(float(p.detach().abs().max()) > 0 for p in model.parameters() if p.ndim == 1)
     with torch.no_grad():
         torch.testing.assert_close(model(IDS), theirs(IDS).logits, rtol=0, atol=1e-5)

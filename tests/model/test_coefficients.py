@@ -14,7 +14,7 @@ def test_they_start_where_the_rule_says_and_stay_in_range():
     model = tiny("hamiltonian")
     for block in model.blocks:
         values = {name: value.item() for name, value in block.coefficients().items()}
-        assert list(values) == list(model.config.update.coefficients)
+        assert list(values) == list(model.config.rule.coefficients)
         expected = {"mu": 0.9, "beta": 0.9, "gamma": 1.0, "delta": 1.0, "gamma_half": 1.0}
         assert values == pytest.approx(expected, rel=1e-6)
     with torch.no_grad():

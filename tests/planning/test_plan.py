@@ -163,7 +163,7 @@ def test_what_does_not_fit():
 )
 def test_fused_traffic_by_hand(rule, tensors):
     model = tiny(rule).config
-    program = model.update.programs(3)[0]
+    program = model.rule.programs(3)[0]
     size = 5 * 12 * 16 * 4
     assert fused_bytes(model, program, 5, torch.float32) == tensors * size
 

@@ -13,7 +13,7 @@ from yuriiformer.methods.references import get_rule
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.training.presets import preset
 
-RULE = ModelConfig().update.name
+RULE = ModelConfig().rule.name
 
 # The rule has a flag of its own, the vocabulary is the data's. tyro reads the help of each field
 # from the docstring.
@@ -41,7 +41,7 @@ def model_flags(base: ModelConfig) -> Model:
 def model_config(flags: Model, base: ModelConfig, rule: str | None) -> ModelConfig:
     """What the flags say, the rest as it was; a configuration's own rule needs no file again."""
     values = {each.name: getattr(flags, each.name) for each in fields(flags)}
-    own = rule is None or rule == base.update.name
+    own = rule is None or rule == base.rule.name
     return replace(base, **values, rule=base.rule if own else get_rule(rule or ""))
 
 

@@ -157,7 +157,7 @@ def _open(flags: Flags) -> Subject:
         store = TokenStore.open(flags.data) if flags.data else find_data(folder)
         model = load_model(checkpoint.folder, device=device)
     store.check_model(model.config.vocab_size, model.config.valid_vocab)
-    known["rule"] = model.config.update.name
+    known["rule"] = model.config.rule.name
     return Subject(model, store, known, config, flags.out or out)
 
 
@@ -253,7 +253,7 @@ def _task_file(subject: Subject, spec: TaskSpec, limit: int | None) -> Path:
 
 def _figures(subject: Subject) -> Mapping[str, float]:
     """The paper's, if this is one of its settings and one of its rules."""
-    rule = subject.model.config.update
+    rule = subject.model.config.rule
     if rule.name not in paper or paper[rule.name].assigns != rule.assigns:
         return {}
     setting = paper_preset(subject.run.get("config", {}))

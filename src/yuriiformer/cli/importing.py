@@ -42,6 +42,6 @@ def run(arguments: list[str]) -> None:
     save_model(model, flags.out)
     config = model.config
     print(
-        f"{flags.out}: {config.update.name}, {config.n_layer} blocks of width {config.d_model}, "
+        f"{flags.out}: {config.rule.name}, {config.n_layer} blocks of width {config.d_model}, "
         f"context {config.context}, vocabulary {config.vocab_size:,}"
     )

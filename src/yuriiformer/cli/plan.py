@@ -136,7 +136,7 @@ def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
     return Flags(
         preset=first.preset or PRESET,
         config=first.config,
-        rule=first.rule or base.model.update.name,
+        rule=first.rule or base.model.rule.name,
         recipe=base.recipe,
         validation=base.validation,
         machine=PlannedMachine(**known),

@@ -112,7 +112,7 @@ def _identity(opened: Opened) -> str:
 def _labels(opened: Sequence[Opened]) -> list[str]:
     """The rules' names; where they are the same, the folders'; where those are, their paths."""
     for labels in (
-        [each.model.config.update.label for each in opened],
+        [each.model.config.rule.label for each in opened],
         [each.folder.path.name for each in opened],
     ):
         if len(set(labels)) == len(labels):

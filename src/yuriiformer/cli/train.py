@@ -107,7 +107,7 @@ def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
     return Flags(
         preset=first.preset or PRESET,
         config=first.config,
-        rule=first.rule or base.model.update.name,
+        rule=first.rule or base.model.rule.name,
         recipe=base.recipe,
         validation=base.validation,
         machine=base.machine,
@@ -143,7 +143,7 @@ def _train(flags: Flags, config: TrainConfig, data: Path, out: Path) -> int:
 
     def display(config: TrainConfig, plan: Plan, state: State) -> Display:
         say(
-            f"{config.model.update.name}: {plan.parameters:,} parameters, "
+            f"{config.model.rule.name}: {plan.parameters:,} parameters, "
             f"{plan.tokens_a_step:,} tokens per step, {config.recipe.steps:,} steps, into {out}"
         )
         shown.append(Display(config.recipe.steps, state.step, state.best_loss))

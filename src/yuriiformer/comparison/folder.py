@@ -145,7 +145,7 @@ class SuiteFolder:
                      for seed in saved["seeds"]]  # fmt: skip
             config = next((self._stored(run) for run in known if run.config_file.exists()), None)
             if config is not None:
-                rule = config.model.update
+                rule = config.model.rule
                 arms.append(ArmSpec(entry["label"], entry["slug"], rule, entry["settings"]))
         return Request(saved["preset"], arms, seeds, data, threads=saved["threads"])
 

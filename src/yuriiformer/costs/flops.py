@@ -94,7 +94,7 @@ class ModelWork:
 
 def model_work(config: ModelConfig, *, recompute: bool = False) -> ModelWork:
     """Counted for full sequences."""
-    programs = config.update.programs(config.n_layer)
+    programs = config.rule.programs(config.n_layer)
     calls = oracle_calls(programs)
     fixed = _without_rule(config)
     attention, mlp = _oracle_work(fixed, "attn"), _oracle_work(fixed, "mlp")
@@ -112,7 +112,7 @@ def model_work(config: ModelConfig, *, recompute: bool = False) -> ModelWork:
         elementwise=rule_elementwise(config)
         + attention.elementwise * calls["attn"]
         + mlp.elementwise * calls["mlp"]
-        + (NORM + len(config.update.streams)) * config.d_model,
+        + (NORM + len(config.rule.streams)) * config.d_model,
     )
 
 
@@ -198,9 +198,7 @@ def _recomputed(config: ModelConfig, program: Program) -> float:
             for name in block.dead_parameters():
                 block.get_parameter(name).requires_grad_(False)
             shape = (1, config.context, config.d_model)
-            streams = {
-                name: torch.empty(shape, requires_grad=True) for name in config.update.streams
-            }
+            streams = {name: torch.empty(shape, requires_grad=True) for name in config.rule.streams}
             context = Context(torch.arange(config.context))
             with counter() as count:
                 after = (
@@ -217,7 +215,7 @@ def _recomputed(config: ModelConfig, program: Program) -> float:
 def rule_elementwise(config: ModelConfig) -> float:
     """The rule's own arithmetic over all layers, a token: one for each element an operation
     writes, `NORM` for a norm."""
-    rule = config.update
+    rule = config.rule
     programs = rule.programs(config.n_layer)
     return float(config.d_model * sum(_arithmetic(rule, program) for program in programs))
 

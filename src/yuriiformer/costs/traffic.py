@@ -45,7 +45,7 @@ def traffic(
     config: ModelConfig, sequences: int, dtype: torch.dtype, stream: torch.dtype = torch.float32
 ) -> Traffic:
     """Of one micro-batch of full sequences."""
-    programs = config.update.programs(config.n_layer)
+    programs = config.rule.programs(config.n_layer)
     products = other = fused = 0.0
     shape = replace(config, n_layer=1, vocab_size=8, valid_vocab=None)
     for program, count in Counter(programs).items():
@@ -70,7 +70,7 @@ def _block(
         shape = (sequences, config.context, config.d_model)
         streams = {
             name: torch.empty(shape, dtype=stream, requires_grad=True)
-            for name in config.update.streams
+            for name in config.rule.streams
         }
         upstream = torch.empty(shape, dtype=stream)
         context = Context(torch.arange(config.context))
@@ -108,10 +108,10 @@ def fused_bytes(
     and writes its inputs', and where anything but sums is computed it reads its inputs once more.
     """
     # Coefficients and norms raise what they touch to float32; only between blocks it is cast back.
-    raised = bool(config.update.coefficients or config.update.norm_calls)
+    raised = bool(config.rule.coefficients or config.rule.norm_calls)
     item = torch.float32.itemsize if raised else stream.itemsize
     size = sequences * config.context * config.d_model * item
-    wide = set(config.update.streams)
+    wide = set(config.rule.streams)
     total = 0
     for segment in program.segments:
         total += _tensors(segment, wide)

@@ -69,11 +69,11 @@ def model_card(model: YuriiFormer, tokenizer: Tokenizer | None) -> str:
     if tokenizer is not None:
         vocabulary += f" ({tokenizer.name})"
     return CARD.format(
-        label=config.update.label,
-        name=config.update.name,
-        note=config.update.note,
-        equations=config.update.equations,
-        streams=_streams(config.update),
+        label=config.rule.label,
+        name=config.rule.name,
+        note=config.rule.note,
+        equations=config.rule.equations,
+        streams=_streams(config.rule),
         layers=config.n_layer,
         heads=config.n_head,
         width=config.d_model,

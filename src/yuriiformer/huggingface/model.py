@@ -43,7 +43,7 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         super().__init__(config)
         own = config.model_config()
         self.model = YuriiFormer(own, seed=seed)  # on the meta device nothing is drawn
-        self.slots = number_slots(own.update.programs(own.n_layer))
+        self.slots = number_slots(own.rule.programs(own.n_layer))
         self.caches = oracle_pair(own).caches and any(self.slots)
         if not self.caches:
             self.generation_config.use_cache = False

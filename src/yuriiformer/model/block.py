@@ -21,7 +21,7 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig, pair: OraclePair, program: Program, layer: int) -> None:
         super().__init__()
-        rule = config.update
+        rule = config.rule
         self.program = program
         self.attn = pair.attention(config)
         self.mlp = pair.mlp(config)

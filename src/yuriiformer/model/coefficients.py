@@ -36,7 +36,7 @@ class Coefficients(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
-        rule = config.update
+        rule = config.rule
         self.coefficients = dict(rule.coefficients)
         self.d_head = config.d_head
         sizes = {"scalar": 1, "head": config.n_head, "channel": config.d_model}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from yuriiformer.errors import ConfigError, did_you_mean
 from yuriiformer.methods.references import get_rule
@@ -17,6 +17,25 @@ from yuriiformer.methods.rule import Rule
 Gelu = Literal["exact", "tanh"]
 Precision = Literal["auto", "float32", "bfloat16"]
 VelocityNorm = Literal["shared", "separate"]
+
+
+class _RuleField:
+    """A field that is given a rule in any way that one can be named, and is always the `Rule`."""
+
+    default: Rule | str = "nesterov-lie-trotter"
+
+    @overload
+    def __get__(self, config: None, owner: type) -> str: ...
+    @overload
+    def __get__(self, config: object, owner: type) -> Rule: ...
+    def __get__(self, config: object | None, owner: type) -> Rule | str:
+        if config is None:
+            return self.default  # where dataclasses look for it
+        rule: Rule = config.__dict__["rule"]
+        return rule
+
+    def __set__(self, config: object, value: Rule | str) -> None:
+        config.__dict__["rule"] = get_rule(value)
 
 
 @dataclass(frozen=True)
@@ -38,7 +57,7 @@ class ModelConfig:
         velocity_norm: LN_v ``shared`` by the substeps of a block, or ``separate`` for each.
     """
 
-    rule: Rule | str = "nesterov-lie-trotter"
+    rule: _RuleField = _RuleField()
     n_layer: int = 12
     n_head: int = 12
     d_model: int = 768
@@ -52,7 +71,6 @@ class ModelConfig:
     velocity_norm: VelocityNorm = "shared"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rule", get_rule(self.rule))
         for name in ("n_layer", "n_head", "d_model", "vocab_size", "context"):
             _positive(name, getattr(self, name))
         for name in ("valid_vocab", "n_kv_head"):
@@ -83,12 +101,6 @@ class ModelConfig:
         return self.n_head * max(1, round(self.d_model / self.n_head))
 
     @property
-    def update(self) -> Rule:
-        """The rule itself (the field may be given as a name)."""
-        assert isinstance(self.rule, Rule)
-        return self.rule
-
-    @property
     def d_head(self) -> int:
         return self.d_model // self.n_head
 
@@ -100,7 +112,7 @@ class ModelConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, the rule with its full text."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "rule": self.update.to_dict()}
+        return {**values, "rule": self.rule.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ModelConfig:

@@ -51,7 +51,7 @@ class YuriiFormer(nn.Module):
     def __init__(self, config: ModelConfig, *, seed: int | None = 0) -> None:
         super().__init__()
         self.config = config
-        rule, pair = config.update, oracle_pair(config)
+        rule, pair = config.rule, oracle_pair(config)
         self.streams = dict(rule.streams)
         self.starts = nn.ModuleDict(  # starts.V_0 is where the stream V comes from
             {

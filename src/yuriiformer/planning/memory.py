@@ -223,7 +223,7 @@ class Estimate:
     def __init__(self, config: TrainConfig, dtype: torch.dtype, processes: int = 1) -> None:
         self.config, self.dtype, self.processes = config, dtype, processes
         self.own = -(-config.recipe.sequences // processes)  # sequences per step, of one process
-        programs = config.model.update.programs(config.model.n_layer)
+        programs = config.model.rule.programs(config.model.n_layer)
         tail = sum(program != programs[0] for program in programs)  # layers that are special
         self.few = max(tail + 1, 2)
         self.update = update_memory(config, dtype)

@@ -70,8 +70,8 @@ def _plan(config: TrainConfig, where: Circumstances) -> Data:
     pace = Pace(config, work, parameters, where.device, dtype, where.gpus, micro)
     against = beside_baseline(pace)
     return {
-        "rule": config.model.update.name,
-        "label": config.model.update.label,
+        "rule": config.model.rule.name,
+        "label": config.model.rule.label,
         "model": _sizes(config.model),
         "run": _run(config, where, dtype, micro),
         "device": _device(where.device),

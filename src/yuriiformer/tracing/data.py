@@ -92,9 +92,9 @@ def run_data(
         first = first or replace(trace, by_step={}, heads={})
         texts.append(text_data(name, trace, piece))
     assert first is not None
-    names = list(config.update.coefficients)
+    names = list(config.rule.coefficients)
     return {
-        "rule": config.update.to_dict(),
+        "rule": config.rule.to_dict(),
         "n_layer": config.n_layer,
         "n_head": config.n_head,
         "d_model": config.d_model,

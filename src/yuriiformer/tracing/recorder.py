@@ -123,7 +123,7 @@ class Recorder:
             self.streams.append(dict(now))
             self.ways.append(now["X"])
             self.places.append((-1, -1))
-        index = {id(step): i for i, step in enumerate(self.model.config.update.steps)}
+        index = {id(step): i for i, step in enumerate(self.model.config.rule.steps)}
         last, whole = block.program.steps[-1], _written_out(self.model, block)
 
         def observe(step: Step, value: Tensor, argument: Tensor | None) -> None:
@@ -197,7 +197,7 @@ def _written_out(model: YuriiFormer, block: Block) -> list[str]:
     """The streams whose value after this block is really made: the last blocks leave out what can
     no longer reach the logits."""
     taken = {id(step) for step in block.program.steps}
-    skipped = {step.target for step in model.config.update.steps if id(step) not in taken}
+    skipped = {step.target for step in model.config.rule.steps if id(step) not in taken}
     return [name for name in model.streams if name not in skipped]
 
 

@@ -42,7 +42,7 @@ def plan_text(config: TrainConfig, plan: Plan, resolved: Mapping[str, Any]) -> s
     matrices = (f"Muon {recipe.muon_lr:g}" if recipe.uses_muon
                 else f"AdamW for everything, matrices {recipe.matrix_peak:g}")  # fmt: skip
     lines = [
-        ("rule", f"{model.update.name}: {model.update.label}"),
+        ("rule", f"{model.rule.name}: {model.rule.label}"),
         ("model", f"{model.n_layer} layers, {model.n_head} heads, d = {model.d_model}, context "
                   f"{model.context}, vocabulary {model.vocab_size:,} ({model.real_vocab:,} real)"),
         ("parameters", f"{plan.parameters:,}{tables}; {plan.all_parameters:,} in all{frozen}"),

@@ -205,11 +205,11 @@ class Loop:
         """Keep the model with the lowest validation loss."""
         if not math.isfinite(loss):
             if self.config.habits.on_nonfinite == "stop":
-                rule = self.config.model.update.name
+                rule = self.config.model.rule.name
                 self._report({"validation": True, "step": step, "rule": rule, "loss": str(loss)})
                 raise NonFiniteError(
                     f"the validation loss after step {step} is {loss} (rule "
-                    f"{self.config.model.update.name!r}): a lower learning rate may help; "
+                    f"{self.config.model.rule.name!r}): a lower learning rate may help; "
                     "checkpoints/last is intact"
                 )
             return
@@ -223,7 +223,7 @@ class Loop:
     def _not_finite(self, step: int, result: StepResult) -> None:
         """Report a step that cannot be taken; stop, unless such steps are to be skipped."""
         micro_losses = self.processes.collect(result.micro_losses)
-        rule = self.config.model.update.name
+        rule = self.config.model.rule.name
         what = f"loss {result.loss}, gradient norm {result.grad_norm}"
         skip = self.config.habits.on_nonfinite == "skip"
         if self.processes.leads:

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 import yuriiformer as yf
-from yuriiformer.config import Habits, Recipe, TrainConfig, Validation
+from yuriiformer.config import Output, Recipe, TrainConfig, Validation
 from yuriiformer.data.prepare import Settings, prepare
 from yuriiformer.data.sources import Tales
 from yuriiformer.runs.metrics import read_metrics
@@ -166,9 +166,9 @@ def run_config(smoke: Smoke) -> TrainConfig:
         deterministic=True,
     )
     recipe: Recipe = replace(base.recipe, steps=12)
-    habits = Habits(save_every=5, tensorboard=False)
+    output = Output(save_every=5, tensorboard=False)
     return replace(
-        base, machine=machine, recipe=recipe, habits=habits, validation=Validation(4, 16)
+        base, machine=machine, recipe=recipe, output=output, validation=Validation(4, 16)
     )
 
 

@@ -1,7 +1,7 @@
 """The configuration of a run: complete, typed, plain data when saved.
 
 Five parts: the model, the recipe (what is optimised and how), how it is judged, the machine it
-runs on, and the run's habits. All but the habits can change a number that comes out.
+runs on, and what the run writes. All but the last can change a number that comes out.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Recipe:
     """AdamW's epsilon."""
     clip: float = 1.0
     """Largest norm of the whole gradient; 0 does not clip."""
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """A loss or gradient that is not finite: stop the run, or drop the step and count it."""
 
     def __post_init__(self) -> None:
         _whole(self, "steps", least=1)
@@ -86,6 +88,7 @@ class Recipe:
             if self.uses_muon:
                 raise ConfigError("matrix_lr is for matrices=adamw; the rate of Muon is muon_lr")
         _one_of(self, "muon_scale", ("original", "rms"))
+        _one_of(self, "on_nonfinite", ("stop", "skip"))
 
     @property
     def uses_muon(self) -> bool:
@@ -154,13 +157,11 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Habits:
+class Output:
     """What a run writes and when: changes no number."""
 
     save_every: int = 100
     """Steps between checkpoints to resume from."""
-    on_nonfinite: Literal["stop", "skip"] = "stop"
-    """A loss or gradient that is not finite: stop the run, or drop the step and count it."""
     tensorboard: bool = True
     """Also write TensorBoard files, where it is installed."""
     wandb: str | None = None
@@ -168,7 +169,6 @@ class Habits:
 
     def __post_init__(self) -> None:
         _whole(self, "save_every", least=1)
-        _one_of(self, "on_nonfinite", ("stop", "skip"))
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class TrainConfig:
     recipe: Recipe = field(default_factory=Recipe)
     validation: Validation = field(default_factory=Validation)
     machine: Machine = field(default_factory=Machine)
-    habits: Habits = field(default_factory=Habits)
+    output: Output = field(default_factory=Output)
 
     def with_vocabulary(self, vocab_size: int, valid_vocab: int | None) -> TrainConfig:
         model = replace(self.model, vocab_size=vocab_size, valid_vocab=valid_vocab)
@@ -194,12 +194,24 @@ class TrainConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TrainConfig:
+        data = _renamed(data)
         try:
             model = ModelConfig.from_dict(data["model"])
             parts = {name: _part(kind, data[name]) for name, kind in PARTS.items()}
         except (KeyError, TypeError) as error:
             raise ConfigError(f"not a run's configuration: {error}") from None
         return cls(model, **parts)
+
+
+def _renamed(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration from before ``habits`` were called ``output`` and ``on_nonfinite`` was one
+    of them."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("habits"), Mapping):
+        return data
+    rest = {key: part for key, part in data.items() if key != "habits"}
+    output = {key: value for key, value in data["habits"].items() if key != "on_nonfinite"}
+    moved = {key: value for key, value in data["habits"].items() if key == "on_nonfinite"}
+    return {**rest, "recipe": {**rest.get("recipe", {}), **moved}, "output": output}
 
 
 def read_config(path: Path) -> TrainConfig:
@@ -225,7 +237,7 @@ PARTS: dict[str, type] = {
     "recipe": Recipe,
     "validation": Validation,
     "machine": Machine,
-    "habits": Habits,
+    "output": Output,
 }
 
 

@@ -125,7 +125,7 @@ def test_what_is_no_setting_of_the_paper():
         return paper_preset(changed.to_dict())
 
     assert found("machine", device="cpu", micro_batch=2, compile="off") == "tinystories-small"
-    assert found("habits", save_every=7) == "tinystories-small"
+    assert found("output", save_every=7) == "tinystories-small"
     assert found("recipe", warmup=1000) == "tinystories-small"  # what is meant by none given
     assert found("recipe", warmup=900) is None
     assert found("recipe", steps=9999) is None

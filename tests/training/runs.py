@@ -33,7 +33,7 @@ def tales() -> Path:
 
 
 def small(
-    rule: str = RULE, *, steps: int = 8, eval_every: int = 4, seed: int = 0, **habits: Any
+    rule: str = RULE, *, steps: int = 8, eval_every: int = 4, seed: int = 0, **output: Any
 ) -> TrainConfig:
     """A run of a second: uneven micro-batches, checkpoints at other steps than validations."""
     base = preset("tales-tiny", rule)
@@ -50,7 +50,7 @@ def small(
             compile="off",
             precision="float32",
         ),
-        habits=replace(base.habits, **{"save_every": 3, "tensorboard": False, **habits}),
+        output=replace(base.output, **{"save_every": 3, "tensorboard": False, **output}),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.training.runs import small, tales
+from yuriiformer.config import TrainConfig
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
 from yuriiformer.evaluation.validation import exact_loss
@@ -89,3 +90,10 @@ def test_a_run_from_before_a_field_was_there_goes_on(tmp_path):
     folder.config_file.write_text(json.dumps(saved))
     assert train(small(steps=4), tales(), tmp_path / "run", resume=True).outcome == "finished"
     assert read_run(tmp_path / "run").config["recipe"]["matrices"] == "muon"
+
+
+def test_a_configuration_from_before_a_part_was_renamed_is_read():
+    config = replace(small(), recipe=replace(small().recipe, on_nonfinite="skip"))
+    old = config.to_dict()
+    old["habits"] = {**old.pop("output"), "on_nonfinite": old["recipe"].pop("on_nonfinite")}
+    assert TrainConfig.from_dict(old) == config

@@ -29,14 +29,14 @@ from yuriiformer.training.step import StepResult
 BAD = 5  # the step that goes wrong
 
 
-def small(steps: int = 8, **habits) -> TrainConfig:
+def small(steps: int = 8, **recipe) -> TrainConfig:
     config = preset("tales-tiny", "nesterov-lie-trotter")
     return replace(
         config,
-        recipe=replace(config.recipe, steps=steps, sequences=4),
+        recipe=replace(config.recipe, steps=steps, sequences=4, **recipe),
         validation=Validation(eval_every=2, eval_sequences=4),
         machine=replace(config.machine, micro_batch=3),
-        habits=replace(config.habits, tensorboard=False, save_every=2, **habits),
+        output=replace(config.output, tensorboard=False, save_every=2),
     )
 
 

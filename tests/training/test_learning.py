@@ -60,7 +60,7 @@ def test_300_steps_on_tales(tmp_path, rule):
         config,
         recipe=replace(config.recipe, steps=300, sequences=8),
         validation=replace(config.validation, eval_every=100),
-        habits=replace(config.habits, tensorboard=False),
+        output=replace(config.output, tensorboard=False),
     )
     result = yf.train(config, tales(), tmp_path / "run")
     assert result.outcome == "finished"
@@ -88,7 +88,7 @@ def test_two_rules_see_the_same_batches_and_share_their_start(tmp_path, monkeypa
         config = replace(
             config,
             recipe=replace(config.recipe, steps=4),
-            habits=replace(config.habits, tensorboard=False),
+            output=replace(config.output, tensorboard=False),
         )
         yf.train(config, tales(), tmp_path / name)
     assert seen["gd-euler"] == seen["verlet-mam"]

@@ -163,7 +163,7 @@ def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig
         **{each.name: getattr(flags.machine, each.name) for each in fields(flags.machine)},
     )
     model = model_config(flags.model, base.model, rule)
-    config = TrainConfig(model, flags.recipe, flags.validation, machine, base.habits)
+    config = TrainConfig(model, flags.recipe, flags.validation, machine, base.output)
     if flags.data is not None:
         if flags.vocab_size is not None or flags.tokens is not None:
             raise ConfigError("--data tells the vocabulary and the tokens: leave those flags out")

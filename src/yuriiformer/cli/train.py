@@ -21,8 +21,8 @@ from yuriiformer.cli.configuring import (
 )
 from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.config import (
-    Habits,
     Machine,
+    Output,
     Recipe,
     TrainConfig,
     Validation,
@@ -64,7 +64,7 @@ class Flags:
     recipe: tyro.conf.OmitArgPrefixes[Recipe] = field(default_factory=Recipe)
     validation: tyro.conf.OmitArgPrefixes[Validation] = field(default_factory=Validation)
     machine: tyro.conf.OmitArgPrefixes[Machine] = field(default_factory=Machine)
-    habits: tyro.conf.OmitArgPrefixes[Habits] = field(default_factory=Habits)
+    output: tyro.conf.OmitArgPrefixes[Output] = field(default_factory=Output)
     model: tyro.conf.OmitArgPrefixes[Model] = field(default_factory=Model)
 
 
@@ -111,14 +111,14 @@ def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
         recipe=base.recipe,
         validation=base.validation,
         machine=base.machine,
-        habits=base.habits,
+        output=base.output,
         model=model_flags(base.model),
     )
 
 
 def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig:
     model = model_config(flags.model, base.model, rule)
-    return TrainConfig(model, flags.recipe, flags.validation, flags.machine, flags.habits)
+    return TrainConfig(model, flags.recipe, flags.validation, flags.machine, flags.output)
 
 
 def _data_of(out: Path | None, *, resume: bool) -> Path:

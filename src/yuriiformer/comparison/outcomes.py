@@ -224,7 +224,7 @@ IGNORED = {"rule", "seed", "device", "threads", "micro_batch", "recompute", "det
 def numbers_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a run's configuration that make it another experiment; a rule and its
     coefficients, the seed and the machine do not."""
-    parts = [part for name, part in config.items() if name != "habits"]
+    parts = [part for name, part in config.items() if name != "output"]
     return {key: value for part in parts for key, value in part.items() if key not in IGNORED}
 
 

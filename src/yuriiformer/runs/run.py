@@ -121,7 +121,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The run's configuration, by parts (model, recipe, validation, machine, habits)."""
+        """The run's configuration, by parts (model, recipe, validation, machine, output)."""
         return dict(self.saved["config"])
 
     @cached_property

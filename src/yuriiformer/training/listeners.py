@@ -90,18 +90,18 @@ class WandB:
 
 def check_listeners(config: TrainConfig) -> None:
     """That what a configuration asks for is there."""
-    if config.habits.wandb is not None and find_spec("wandb") is None:
+    if config.output.wandb is not None and find_spec("wandb") is None:
         raise ConfigError("--wandb needs its package: pip install wandb")
 
 
 def listeners(folder: RunFolder, config: TrainConfig, step: int, say: Say) -> list[Listener]:
     """Those that a configuration asks for."""
     found: list[Listener] = []
-    if config.habits.tensorboard:
+    if config.output.tensorboard:
         try:
             found.append(TensorBoard(folder.tensorboard, step))
         except ModuleNotFoundError:
             say("TensorBoard is not installed: its files are not written (pip install tensorboard)")
-    if config.habits.wandb is not None:
-        found.append(WandB(folder, config.habits.wandb, config.to_dict()))
+    if config.output.wandb is not None:
+        found.append(WandB(folder, config.output.wandb, config.to_dict()))
     return found

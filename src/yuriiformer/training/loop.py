@@ -68,7 +68,7 @@ class Loop:
                 return self._stop()
             if stop:
                 return self._stop()
-            if self.state.step % self.config.habits.save_every == 0 and self.state.step < steps:
+            if self.state.step % self.config.output.save_every == 0 and self.state.step < steps:
                 self._save(hard=False)
         self._save(hard=True)
         self.saver.save_model(FINAL, self.state.step, None)
@@ -204,7 +204,7 @@ class Loop:
     def _judge(self, step: int, loss: float) -> None:
         """Keep the model with the lowest validation loss."""
         if not math.isfinite(loss):
-            if self.config.habits.on_nonfinite == "stop":
+            if self.config.recipe.on_nonfinite == "stop":
                 rule = self.config.model.rule.name
                 self._report({"validation": True, "step": step, "rule": rule, "loss": str(loss)})
                 raise NonFiniteError(
@@ -225,7 +225,7 @@ class Loop:
         micro_losses = self.processes.collect(result.micro_losses)
         rule = self.config.model.rule.name
         what = f"loss {result.loss}, gradient norm {result.grad_norm}"
-        skip = self.config.habits.on_nonfinite == "skip"
+        skip = self.config.recipe.on_nonfinite == "skip"
         if self.processes.leads:
             report = {
                 "step": step,

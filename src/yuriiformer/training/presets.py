@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from yuriiformer.config import Habits, Machine, Recipe, TrainConfig, Validation
+from yuriiformer.config import Machine, Output, Recipe, TrainConfig, Validation
 from yuriiformer.errors import ConfigError, did_you_mean
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.config import ModelConfig
@@ -21,7 +21,7 @@ def tinystories_small(rule: Rule | str) -> TrainConfig:
         Recipe(steps=10_000, muon_lr=0.02, adamw_lr=6e-4),
         Validation(eval_every=100, eval_sequences=160 * 30),
         Machine(micro_batch=30),
-        Habits(save_every=500),
+        Output(save_every=500),
     )
 
 
@@ -48,7 +48,7 @@ def cpu_tinystories(rule: Rule | str) -> TrainConfig:
         Recipe(steps=500, sequences=16, muon_lr=0.02, adamw_lr=6e-3),
         Validation(eval_every=50, eval_sequences=32),
         Machine(micro_batch=8),
-        Habits(save_every=50),
+        Output(save_every=50),
     )
 
 
@@ -59,7 +59,7 @@ def tales_tiny(rule: Rule | str) -> TrainConfig:
         Recipe(steps=120, sequences=16, muon_lr=0.02, adamw_lr=1e-2),
         Validation(eval_every=20, eval_sequences=32),
         Machine(micro_batch=16),
-        Habits(save_every=20),
+        Output(save_every=20),
     )
 
 

@@ -84,7 +84,7 @@ def _changes(
 ) -> dict[str, tuple[Any, Any]]:
     """Fields that can change a number and differ."""
     before = TrainConfig.from_dict(saved["config"]).to_dict()  # with fields that are new since
-    numbers = [{k: v for k, v in each.items() if k != "habits"} for each in (before, now)]
+    numbers = [{k: v for k, v in each.items() if k != "output"} for each in (before, now)]
     found = differences(*numbers)
     for name, (before, after) in differences({"": saved["data"]}, {"": identity}).items():
         if name != "folder":  # the same data may have moved
@@ -94,7 +94,7 @@ def _changes(
 
 def check_changed(names: Sequence[str]) -> None:
     """That each is the name of a field that a run's configuration has."""
-    parts = [ModelConfig, *(kind for name, kind in PARTS.items() if name != "habits")]
+    parts = [ModelConfig, *(kind for name, kind in PARTS.items() if name != "output")]
     known = [each.name for kind in parts for each in fields(kind)]
     known += ["train_tokens", "val_tokens", "train_sha256", "val_sha256", "tokenizer"]
     for name in names:
@@ -109,5 +109,5 @@ def _show(value: Any) -> str:
 
 
 def stored_config(out: Path) -> TrainConfig:
-    """The configuration that a run was begun with (its habits as of then)."""
+    """The configuration that a run was begun with (what it writes as of then)."""
     return TrainConfig.from_dict(RunFolder(out).read_config()["config"])

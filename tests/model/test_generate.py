@@ -9,7 +9,7 @@ import yuriiformer as yf
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Query
 from yuriiformer.model.generate import Predictor, generate, stream, window_start
-from yuriiformer.model.kv_cache import places
+from yuriiformer.model.kv_cache import positions_and_mask
 from yuriiformer.model.sampling import Sampling
 
 GREEDY = Sampling(temperature=0)
@@ -119,7 +119,7 @@ def test_oracles_that_remember_nothing_still_generate():
 
     class Forgetful(Attention):
         def forward(self, Y, context):
-            assert context.memory is None
+            assert context.kv_cache is None
             return super().forward(Y, context)
 
     register_oracles("forgetting", OraclePair(Forgetful, MLP, layer_norm))
@@ -224,17 +224,17 @@ def test_places():
     """Who sees whom, by hand: rows of 1 and 3 tokens after padding to 3, then one token more."""
     device = torch.device("cpu")
     pads = torch.tensor([2, 0])
-    positions, mask, causal = places(0, 3, pads, device)
+    positions, mask, causal = positions_and_mask(0, 3, pads, device)
     assert positions.tolist() == [[0, 0, 0], [0, 1, 2]]
     assert mask[0, 0].tolist() == [[True, False, False], [False, True, False], [False, False, True]]
     assert mask[1, 0].int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     assert not causal
-    positions, mask, _ = places(3, 1, pads, device)
+    positions, mask, _ = positions_and_mask(3, 1, pads, device)
     assert positions.tolist() == [[1], [3]]
     assert mask[:, 0, 0].int().tolist() == [[0, 0, 1, 1], [1, 1, 1, 1]]
-    assert places(0, 3, None, device)[1:] == (None, True)
-    assert places(5, 1, None, device)[1:] == (None, False)
-    assert places(2, 2, None, device)[1].int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+    assert positions_and_mask(0, 3, None, device)[1:] == (None, True)
+    assert positions_and_mask(5, 1, None, device)[1:] == (None, False)
+    assert positions_and_mask(2, 2, None, device)[1].int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
 
 
 @pytest.mark.parametrize(

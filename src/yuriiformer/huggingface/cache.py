@@ -1,4 +1,4 @@
-"""transformers' key/value caches as the memories of a rule's attention calls.
+"""transformers' key/value caches as the slots of a rule's attention calls.
 
 Such a cache has "layers", each with the keys and values of one attention. A block of a rule may ask
 attention twice, or (the last one) not at all; so cache layers are counted over the attention calls
@@ -16,10 +16,10 @@ from torch import Tensor
 
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Program, Query
-from yuriiformer.model.kv_cache import places
+from yuriiformer.model.kv_cache import positions_and_mask
 
 
-class Slot:
+class CacheLayer:
     """One layer of a cache."""
 
     def __init__(self, cache: Any, layer: int) -> None:
@@ -36,8 +36,8 @@ class BlockSlots:
     def __init__(self, cache: Any, layers: dict[int, int]) -> None:
         self.cache, self.layers = cache, layers
 
-    def call(self, number: int) -> Slot:
-        return Slot(self.cache, self.layers[number])
+    def call(self, number: int) -> CacheLayer:
+        return CacheLayer(self.cache, self.layers[number])
 
 
 def number_slots(programs: Iterable[Program]) -> list[dict[int, int]]:
@@ -51,8 +51,8 @@ def number_slots(programs: Iterable[Program]) -> list[dict[int, int]]:
     return found
 
 
-def memories(cache: Any, slots: list[dict[int, int]]) -> list[BlockSlots]:
-    """The cache as the memories of each block; it is given the layers it lacks."""
+def block_caches(cache: Any, slots: list[dict[int, int]]) -> list[BlockSlots]:
+    """The cache as the slots of each block; it is given the layers it lacks."""
     needed = sum(map(len, slots))
     layers = cache.layers
     if layers and cache.layer_class_to_replicate is None:  # made for one call per block
@@ -65,11 +65,11 @@ def memories(cache: Any, slots: list[dict[int, int]]) -> list[BlockSlots]:
     return [BlockSlots(cache, each) for each in slots]
 
 
-def find_places(
+def find_positions_and_mask(
     tokens: Tensor, attention_mask: Tensor | None, positions: Tensor | None, cache: Any
 ) -> tuple[Tensor, Tensor | None, bool]:
     """Positions of new tokens (batch, token), who may look at whom, and whether that is plainly
-    causal: as `model.cache.places`, but for padding anywhere and for caches of a fixed size."""
+    causal: as `positions_and_mask`, but for padding anywhere and for caches of a fixed size."""
     count, device = tokens.shape[1], tokens.device
     length = 0 if cache is None else int(cache.get_seq_length())
     keys = length + count if cache is None else int(cache.get_mask_sizes(count, 0)[0])
@@ -83,7 +83,7 @@ def find_places(
         if not torch.compiler.is_compiling() and bool(attention_mask.all()):
             attention_mask = None
     if attention_mask is None and keys == length + count:
-        plain, mask, causal = places(length, count, None, device)
+        plain, mask, causal = positions_and_mask(length, count, None, device)
         return plain if positions is None else positions, mask, causal
     rows = torch.arange(length, length + count, device=device)[:, None]
     columns = torch.arange(keys, device=device)

@@ -12,7 +12,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.utils import logging
 
 from yuriiformer.errors import InputError, ModelFileError
-from yuriiformer.huggingface.cache import find_places, memories, number_slots
+from yuriiformer.huggingface.cache import block_caches, find_positions_and_mask, number_slots
 from yuriiformer.huggingface.config import YuriiFormerConfig
 from yuriiformer.model.checks import check_tokens
 from yuriiformer.model.config import ModelConfig
@@ -126,14 +126,16 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         position_ids: Tensor | None,
         cache: Cache | None,
     ) -> Tensor:
-        positions, mask, causal = find_places(tokens, attention_mask, position_ids, cache)
+        positions, mask, causal = find_positions_and_mask(
+            tokens, attention_mask, position_ids, cache
+        )
         _check_positions(positions, self.model.config)
         if mask is not None and not oracle_pair(self.model.config).caches:
             raise InputError(
                 f"oracles {self.model.config.oracles!r} know no padding: give texts of one length"
             )
         context = Context(positions, mask=mask, causal=causal)
-        slots = None if cache is None else memories(cache, self.slots)
+        slots = None if cache is None else block_caches(cache, self.slots)
         hidden: Tensor = self.model.hidden(tokens, context, slots)
         return hidden
 

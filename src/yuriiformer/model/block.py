@@ -11,7 +11,7 @@ from yuriiformer.methods.passes import Program
 from yuriiformer.model.coefficients import Coefficients
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
-from yuriiformer.model.kv_cache import Memories
+from yuriiformer.model.kv_cache import BlockKVCache
 from yuriiformer.model.oracles import OraclePair
 
 
@@ -37,12 +37,12 @@ class Block(nn.Module):
         streams: dict[str, Tensor],
         context: Context,
         observer: Observer | None = None,
-        memories: Memories | None = None,
+        cache: BlockKVCache | None = None,
     ) -> dict[str, Tensor]:
         # Under autocast an oracle answers in bfloat16; the streams stay in their own precision.
         def attn(Y: Tensor, call: int) -> Tensor:
-            memory = None if memories is None else memories.call(call)
-            own = Context(context.positions, call, memory, context.mask, context.causal)
+            slot = None if cache is None else cache.call(call)
+            own = Context(context.positions, call, slot, context.mask, context.causal)
             answer: Tensor = self.attn(Y, own)
             return answer.to(Y.dtype)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from yuriiformer.model.kv_cache import Memory
+from yuriiformer.model.kv_cache import KVSlot
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,13 @@ class Context:
             sequence.
         call: how many times this oracle has been called in this block before. Two calls share
             their weights but not what they remember.
-        memory: of attention, while text is generated: keys and values of the tokens before.
+        kv_cache: of attention, while text is generated: keys and values of the tokens before.
         mask: True where a token may look, to be broadcast to (batch, head, token, key); None with
             ``causal`` is the plain causal mask, and without it there is nothing to hide.
     """
 
     positions: Tensor
     call: int = 0
-    memory: Memory | None = None
+    kv_cache: KVSlot | None = None
     mask: Tensor | None = None
     causal: bool = True

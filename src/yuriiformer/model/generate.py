@@ -18,7 +18,7 @@ from torch import Tensor
 
 from yuriiformer.errors import InputError
 from yuriiformer.model.context import Context
-from yuriiformer.model.kv_cache import Cache, places
+from yuriiformer.model.kv_cache import KVCache, positions_and_mask
 from yuriiformer.model.oracles import oracle_pair
 from yuriiformer.model.sampling import Sampling, generators
 
@@ -44,7 +44,7 @@ class Predictor:
         self.model = model
         self.context = model.config.context
         able = cached and oracle_pair(model.config).caches
-        self.cache = Cache(len(model.blocks), self.context) if able else None
+        self.cache = KVCache(len(model.blocks), self.context) if able else None
         self.starts: list[int] = []
         self.pads: Tensor | None = None
 
@@ -71,7 +71,9 @@ class Predictor:
         assert self.cache is not None
         tokens = torch.tensor(rows, device=self._device)
         count = tokens.shape[1]
-        positions, mask, causal = places(self.cache.length, count, self.pads, self._device)
+        positions, mask, causal = positions_and_mask(
+            self.cache.length, count, self.pads, self._device
+        )
         context = Context(positions, mask=mask, causal=causal)
         hidden = self.model.hidden(tokens, context, self.cache.blocks)
         self.cache.length += count

@@ -12,20 +12,20 @@ import torch
 from torch import Tensor
 
 
-class Memory(Protocol):
+class KVSlot(Protocol):
     """Where one attention call keeps its keys and values."""
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add those of new tokens (batch, head, token, d_head); all of them so far."""
 
 
-class Memories(Protocol):
-    """The memories of one block, by the number of the attention call."""
+class BlockKVCache(Protocol):
+    """The slots of one block, by the number of the attention call."""
 
-    def call(self, number: int) -> Memory: ...
+    def call(self, number: int) -> KVSlot: ...
 
 
-class Slot:
+class TensorSlot:
     """Room for ``size`` tokens, filled from the left. The shape is whatever the oracle keeps."""
 
     def __init__(self, size: int) -> None:
@@ -45,29 +45,29 @@ class Slot:
         return self.keys[:, :, :end], self.values[:, :, :end]
 
 
-class BlockCache:
+class BlockTensors:
     """The slots of one block."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.slots: list[Slot] = []
+        self.slots: list[TensorSlot] = []
 
-    def call(self, number: int) -> Slot:
+    def call(self, number: int) -> TensorSlot:
         while len(self.slots) <= number:
-            self.slots.append(Slot(self.size))
+            self.slots.append(TensorSlot(self.size))
         return self.slots[number]
 
 
-class Cache:
-    """The memories of a whole model, for up to ``size`` tokens."""
+class KVCache:
+    """The keys and values of a whole model, for up to ``size`` tokens."""
 
     def __init__(self, layers: int, size: int) -> None:
-        self.blocks = [BlockCache(size) for _ in range(layers)]
+        self.blocks = [BlockTensors(size) for _ in range(layers)]
         self.size = size
         self.length = 0  # tokens that every slot has seen
 
     @property
-    def slots(self) -> list[Slot]:
+    def slots(self) -> list[TensorSlot]:
         return [slot for block in self.blocks for slot in block.slots]
 
     def clear(self) -> None:
@@ -77,7 +77,7 @@ class Cache:
             slot.length = 0
 
 
-def places(
+def positions_and_mask(
     length: int, tokens: int, pads: Tensor | None, device: torch.device
 ) -> tuple[Tensor, Tensor | None, bool]:
     """Positions of new tokens after ``length`` others, and who may look at whom.

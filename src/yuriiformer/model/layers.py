@@ -37,8 +37,8 @@ class Linear(nn.Linear):
 
 def attend(q: Tensor, k: Tensor, v: Tensor, context: Context, **options: Any) -> Tensor:
     """Attention over (batch, head, token, d_head), also over the keys and values remembered."""
-    if context.memory is not None:
-        k, v = context.memory.extend(k, v)
+    if context.kv_cache is not None:
+        k, v = context.kv_cache.extend(k, v)
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=context.mask, is_causal=context.causal, **options
     )

@@ -17,7 +17,7 @@ from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
 from yuriiformer.model.generate import generate
 from yuriiformer.model.init import initialize
-from yuriiformer.model.kv_cache import Memories
+from yuriiformer.model.kv_cache import BlockKVCache
 from yuriiformer.model.layers import Table
 from yuriiformer.model.loss import mean_cross_entropy
 from yuriiformer.model.oracles import oracle_pair
@@ -90,13 +90,13 @@ class YuriiFormer(nn.Module):
         self,
         tokens: Tensor,
         context: Context | None = None,
-        memories: Sequence[Memories] | None = None,
+        caches: Sequence[BlockKVCache] | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
         """X after the last block and the final norm: (batch, token, d).
 
         ``context`` says where the tokens stand and what they see, if it is not plainly a text from
-        its beginning; ``memories``, one per block, hold what came before. ``watch`` is told the
+        its beginning; ``caches``, one per block, hold what came before. ``watch`` is told the
         streams before each block and gives the observer of its steps.
         """
         context = context or Context(torch.arange(tokens.shape[1], device=tokens.device))
@@ -108,8 +108,8 @@ class YuriiFormer(nn.Module):
                 streams = checkpoint(block, streams, context, use_reentrant=False)
                 continue
             observer = None if watch is None else watch(layer, streams)
-            memory = None if memories is None else memories[layer]
-            streams = block(streams, context, observer, memory)
+            cache = None if caches is None else caches[layer]
+            streams = block(streams, context, observer, cache)
         result: Tensor = self.norm(streams["X"].to(self.token_table.dtype))
         return result
 

@@ -35,8 +35,8 @@ class OraclePair:
         norm: from a configuration to the model's final norm.
         learned_positions: whether the model adds position tables (False where attention knows
             positions by itself).
-        caches: whether attention uses ``context.memory``, ``mask`` and ``causal``, so that text can
-            be generated without computing all of it again for every token.
+        caches: whether attention uses ``context.kv_cache``, ``mask`` and ``causal``, so that text
+            can be generated without computing all of it again for every token.
         check: raises a `ConfigError` for configurations the pair cannot serve.
     """
 

@@ -110,6 +110,7 @@ def make_group(name: str, *, arms: int, seeds: int, steps: int, points: int) -> 
     ]
     return {
         "name": name,
+        "metric": "Final",
         "baseline": made[0]["id"],
         "table": _table(made, means, best),
         "tables_extra": [_extra(made)],

@@ -185,7 +185,7 @@ def test_nothing_yet_is_said_in_words(open_page):
     text = open_page(payloads.bare(), 360).locator("body").inner_text()
     for words in (
         "No arm has results yet.",
-        "No run has a final validation loss yet.",
+        "No run has finished yet.",
         "No validation loss to draw",
         "No paired difference",
         "No arm has learned coefficients recorded.",

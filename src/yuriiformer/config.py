@@ -181,6 +181,10 @@ class TrainConfig:
     machine: Machine = field(default_factory=Machine)
     output: Output = field(default_factory=Output)
 
+    @property
+    def tokens_per_step(self) -> int:
+        return self.recipe.sequences * self.model.context
+
     def with_vocabulary(self, vocab_size: int, valid_vocab: int | None) -> TrainConfig:
         model = replace(self.model, vocab_size=vocab_size, valid_vocab=valid_vocab)
         return replace(self, model=model)

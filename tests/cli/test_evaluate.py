@@ -15,6 +15,7 @@ from tests.training.runs import small, tales
 from yuriiformer.cli import evaluate
 from yuriiformer.comparison.paper import TASKS, paper_downstream, paper_references
 from yuriiformer.data.store import TokenStore
+from yuriiformer.evaluation import evaluate as measuring
 from yuriiformer.evaluation.text import PAPER_NAMES, tasks_text
 from yuriiformer.evaluation.validation import text_bytes
 from yuriiformer.training.session import train
@@ -88,7 +89,7 @@ def test_what_was_measured_is_not_measured_again(run, capsys, monkeypatch):
 
 
 def test_a_model_without_a_run(run, tmp_path, capsys, monkeypatch):
-    assert evaluate.SEQUENCES == 4800  # the paper's
+    assert measuring.SEQUENCES == 4800  # the paper's
     monkeypatch.setattr(evaluate, "SEQUENCES", 20)
     model = yf.load_model(run / "checkpoints" / "best")
     yf.save_model(model, tmp_path / "model")

@@ -8,8 +8,8 @@ import pytest
 
 import yuriiformer as yf
 from tests.training.corpora import tales
-from yuriiformer.cli import plan
 from yuriiformer.cli.main import main
+from yuriiformer.planning import measure
 from yuriiformer.planning.devices import table
 
 SMALL = ("--preset", "tales-tiny", "--n-layer", "1", "--vocab-size", "128", "--sequences", "4",
@@ -100,8 +100,8 @@ def test_every_rule_of_a_table_is_measured(capsys):
 
 
 def test_a_step_that_would_take_long_is_not_taken(capsys, monkeypatch):
-    monkeypatch.setattr(plan, "PATIENCE", 1e-9)
-    monkeypatch.setattr(plan, "time_step", None)
+    monkeypatch.setattr(measure, "PATIENCE", 1e-9)
+    monkeypatch.setattr(measure, "time_step", None)
     assert not planned(capsys, *SMALL, "--device", "cpu")["time"]["measured"]
 
 

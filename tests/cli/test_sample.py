@@ -12,7 +12,7 @@ from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.cli.sample import Decoder
 from yuriiformer.data.tokenizers import GPT2, Bytes
-from yuriiformer.runs.opening import open_model
+from yuriiformer.runs.loading import open_model
 from yuriiformer.training.session import train
 
 

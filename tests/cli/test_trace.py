@@ -12,7 +12,7 @@ import torch
 from tests.training.runs import corpus, small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.data.prepare import Settings
-from yuriiformer.runs.opening import open_model
+from yuriiformer.runs.loading import open_model
 from yuriiformer.training.session import train
 
 
@@ -51,8 +51,8 @@ def test_two_runs_on_a_prompt(runs, tmp_path, capsys):
     assert lens[-1] is None
     assert sum(lens[:-1]) / (len(lens) - 1) == pytest.approx(loss, rel=1e-4)
     assert (second["sha256"], second["checkpoint"]) == (
-        opened.about()["sha256"],
-        opened.about()["checkpoint"],
+        opened.about["sha256"],
+        opened.about["checkpoint"],
     )
     page = (tmp_path / "seen" / "depth.html").read_text()
     assert "Once upon a time" in page

@@ -84,7 +84,7 @@ def test_going_on(tmp_path, capsys):
 def test_dry_run(name, capsys):
     assert run("--preset", name, "--data", tales(), "--dry-run", "--n-layer", "1") == 0
     plan = capsys.readouterr().out
-    for word in ("parameters", "epochs", "memory", "tokens", "vocabulary 512", "1 layers"):
+    for word in ("Parameters", "epochs", "Memory", "tokens", "vocabulary 512", "1 layers"):
         assert word in plan
 
 

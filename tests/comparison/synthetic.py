@@ -56,7 +56,7 @@ def configuration(
 
 
 def plan(config: TrainConfig) -> dict[str, Any]:
-    """What `training.plan.make_plan` would say, by formula."""
+    """What `costs.run.run_costs` would say, by formula."""
     model, recipe = config.model, config.recipe
     sizes = {name: getattr(model, name) for name in ("n_layer", "n_head", "d_model", "vocab_size")}
     extra = extra_parameters(model.rule, **sizes)
@@ -77,9 +77,7 @@ def plan(config: TrainConfig) -> dict[str, Any]:
         "tokens": tokens * recipe.steps,
         "steps_per_epoch": TOKENS["train_tokens"] / tokens,
         "weights": 4 * total,
-        "gradients": 4 * total,
         "optimizer": 8 * total,
-        "activations": 10**9,
         "flops": float(3 * flops * tokens * recipe.steps),
         "forward_flops_a_token": float(flops),
     }

@@ -12,7 +12,7 @@ from tests.comparison.synthetic import arm, configuration, write_run, write_suit
 from tests.training.runs import small, tales
 from yuriiformer.comparison.outcomes import Arm, compare
 from yuriiformer.comparison.statistics import paired, summary
-from yuriiformer.costs.plan import Plan
+from yuriiformer.costs.run import RunCosts
 from yuriiformer.errors import RunError
 from yuriiformer.methods.catalog import paper, standard
 from yuriiformer.runs.run import read_run
@@ -40,7 +40,7 @@ def test_what_synthetic_runs_hold_is_what_training_writes(tmp_path):
     assert real.keys() == made.keys()
     for part in ("data", "resolved", "plan", "versions"):
         assert real[part].keys() == made[part].keys()
-    assert list(made["plan"]) == [each.name for each in fields(Plan)]
+    assert list(made["plan"]) == [each.name for each in fields(RunCosts)]
     assert real["config"]["recipe"] == made["config"]["recipe"]
     records = [
         [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]

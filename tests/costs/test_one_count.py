@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, replace
 
 import pytest
@@ -11,33 +10,34 @@ import torch
 
 import yuriiformer as yf
 from tests.training.runs import small, tales
+from yuriiformer.cli.main import main
 from yuriiformer.comparison.outcomes import Arm, compare
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.parameters import count_parameters
-from yuriiformer.costs.plan import make_plan
-from yuriiformer.planning import plan as planning
+from yuriiformer.costs.run import run_costs
 from yuriiformer.planning.devices import find_device
+from yuriiformer.planning.memory import simulate_update
+from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.report.results import result_table
 from yuriiformer.runs.run import read_run
 from yuriiformer.training.corpus import fill_vocabulary
-from yuriiformer.training.display import plan_text
 from yuriiformer.training.session import train
 
 
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("rule", ["gd-lie-trotter", "nesterov-lie-trotter", "verlet-ama"])
-def test_every_place_says_the_same(tmp_path, rule, recompute):
+def test_every_place_says_the_same(tmp_path, capsys, rule, recompute):
+    """Training, its configuration file, the report, the planner, ``--dry-run`` and the model."""
     store = yf.TokenStore.open(tales())
     config = fill_vocabulary(small(rule, steps=2, eval_every=2), store)
     config = replace(config, machine=replace(config.machine, recompute=recompute))
-    costs = make_plan(config, store, 1, torch.float32)
-    where = planning.Circumstances(
-        find_device("h200"), tokens=(len(store.train), len(store.train) + len(store.val))
-    )
-    planned = planning.make_plan(config, where)
+    costs = run_costs(config, len(store.train))
+    tokens = (len(store.train), len(store.train) + len(store.val))
+    planned = make_plan(config, Circumstances(find_device("h200"), tokens=tokens))
     train(config, tales(), tmp_path / "run")
     run = read_run(tmp_path / "run")
-    [outcome] = compare([Arm("a", "a", [run])]).outcomes
+    comparison = compare([Arm("a", "a", [run])])
+    [outcome], [row] = comparison.outcomes, result_table(comparison).rows
     kept = json.loads((tmp_path / "run" / "config.json").read_text())["plan"]
     work = model_work(config.model, recompute=recompute)
     per_token = work.total.both + work.recomputed
@@ -45,26 +45,37 @@ def test_every_place_says_the_same(tmp_path, rule, recompute):
     assert kept == json.loads(json.dumps(asdict(costs)))
     # FLOPs
     assert costs.flops / costs.tokens == pytest.approx(per_token)
-    assert planned["flops"]["training"] == pytest.approx(costs.flops)
+    assert planned.training_flops == pytest.approx(costs.flops)
     assert run.flops_a_token == outcome.flops_a_token == pytest.approx(per_token)
-    [row] = result_table(compare([Arm("a", "a", [run])])).rows
     assert row.cells["flops_a_token"].value == pytest.approx(per_token)
     # epochs
-    assert planned["run"]["epochs"] == pytest.approx(config.recipe.steps / costs.steps_per_epoch)
+    assert planned.epochs == pytest.approx(config.recipe.steps / costs.steps_per_epoch)
     # parameters
     counted = count_parameters(config.model)
     model = yf.YuriiFormer(config.model)
     assert counted.all == costs.all_parameters == sum(p.numel() for p in model.parameters())
-    assert counted.paper == costs.parameters == planned["parameters"]["paper"]
+    assert counted.paper == costs.parameters == planned.parameters.paper
     assert counted.paper == model.num_parameters() == outcome.parameters
     assert counted.start_tables == costs.start_tables == outcome.start_tables
-    # weights, gradients, optimiser
-    memory = planned["memory"]
-    assert memory["weights"] == costs.weights
-    assert memory["gradients"] == costs.gradients
-    assert memory["optimizer"] == pytest.approx(costs.optimizer, rel=0.01)  # and step counts
+    # weights, gradients, optimiser: counted, and as the real step on fake tensors has them
+    simulated = simulate_update(config, torch.float32)
+    assert planned.memory.update == simulated
+    assert (costs.weights, costs.optimizer) == (simulated.weights, simulated.optimizer)
     # and what a person reads
-    resolved = {"device": "cpu", "dtype": "float32", "compiled": False}
-    text = plan_text(config, costs, resolved)
-    assert re.search(rf"parameters +{costs.parameters:,}", text)
-    assert f"{costs.flops:.2e}" in text
+    saved = tmp_path / "run" / "config.json"
+    flags = ["--config", str(saved), "--data", str(tales())]
+    capsys.readouterr()
+    assert main(["train", *flags, "--dry-run"]) == 0
+    dry = capsys.readouterr().out
+    assert main(["plan", *flags, "--device", "cpu"]) == 0
+    # rates and times are measured anew; counts are not
+    texts = [_counts(text) for text in (dry, capsys.readouterr().out)]
+    assert texts[0] == texts[1]
+    assert f"{costs.flops:.2e}" in dry
+    assert f"{counted.paper:,}" in dry
+
+
+def _counts(page: str) -> str:
+    """The sections of a plan without what was timed."""
+    names = ("Parameters", "Work", "Memory", "Disk")
+    return "\n\n".join(part.strip() for part in page.split("\n\n") if part.startswith(names))

@@ -14,12 +14,13 @@ from yuriiformer.config import Machine, Recipe, TrainConfig, Validation
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.traffic import fused_bytes, traffic
 from yuriiformer.model import oracles as registry
-from yuriiformer.planning.devices import FIXED, Device, find_device, table
+from yuriiformer.planning.devices import Device, find_device, table
 from yuriiformer.planning.measure import Timing, memory, time_step
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.state import Saver
 
+FIXED = Device.FIXED
 LARGE = Device("large", "a large one", 100e9, 1e12, 1e13, 1e14)
 
 
@@ -42,15 +43,15 @@ def test_hours_by_hand():
     muon = sum(5 * (4 * r * r * c + 2 * r**3) for r, c in shapes)
     rate = 2 * 1e14 * 0.5
     training = 25 * (12 * 32 * work.both + muon) / rate
-    assert plan["time"]["training_seconds"] == pytest.approx(training)
+    assert plan.time.training_seconds == pytest.approx(training)
     validated = [step for step in range(26) if step % 10 == 0 or step == 25]  # as the loop does
     assert len(validated) == 4
     seconds = len(validated) * 6 * 32 * work.forward / rate
-    assert plan["time"]["validation_seconds"] == pytest.approx(seconds)
-    assert plan["time"]["seconds"] == pytest.approx(training + seconds)
-    assert plan["run"]["precision"] == "bfloat16"
+    assert plan.time.validation_seconds == pytest.approx(seconds)
+    assert plan.time.seconds == pytest.approx(training + seconds)
+    assert plan.precision == "bfloat16"
     trained = sum(p.numel() for p in tiny_model(given).parameters() if p.requires_grad)
-    assert plan["time"]["reduced_a_step"] == 4 * trained  # of two, each sends half, twice
+    assert plan.time.reduced_a_step == 4 * trained  # of two, each sends half, twice
 
 
 def tiny_model(given: TrainConfig) -> yf.YuriiFormer:
@@ -62,65 +63,63 @@ def test_recomputing_takes_longer_and_less_room():
     work = model_work(config().model, recompute=True)
     share = (work.total.both + work.recomputed) / work.total.both
     assert 1.1 < share < 1.34
-    muon = plain["flops"]["optimizer_a_step"]
-    assert muon == again["flops"]["optimizer_a_step"]
+    muon = plain.muon_flops
+    assert muon == again.muon_flops
     both = 12 * 32 * work.total.both
-    ratio = again["time"]["training_seconds"] / plain["time"]["training_seconds"]
+    ratio = again.time.training_seconds / plain.time.training_seconds
     assert ratio == pytest.approx((share * both + muon) / (both + muon))
-    assert again["memory"]["kept"] < 0.5 * plain["memory"]["kept"]
+    assert again.memory.passes.kept < 0.5 * plain.memory.passes.kept
 
 
 def test_a_timed_step_gives_the_hours():
     where = Circumstances(LARGE, timing=Timing(passes=2.0, update=1.0))
-    time = make_plan(config(), where)["time"]
-    assert time["measured"]
-    assert time["training_seconds"] == 25 * (3 * 2.0 + 1.0)  # three micro-batches of 4
+    time = make_plan(config(), where).time
+    assert time.measured
+    assert time.training_seconds == 25 * (3 * 2.0 + 1.0)  # three micro-batches of 4
     work = model_work(config().model).total
     muon = 25 * 5 * 2 * sum(4 * 16 * 16 * c + 2 * 16**3 for c in (48, 16, 64, 64))
-    assert time["mfu"] == pytest.approx((25 * 12 * 32 * work.both + muon) / (175 * 1e14))
+    assert time.mfu == pytest.approx((25 * 12 * 32 * work.both + muon) / (175 * 1e14))
     # four validations of six sequences, forward only, at the speed of the passes
     forward = 2.0 / 4 * work.forward / work.both
-    assert time["validation_seconds"] == pytest.approx(4 * 6 * forward)
-    assert time["more_seconds"] is None  # it is in what was measured
+    assert time.validation_seconds == pytest.approx(4 * 6 * forward)
+    assert time.more_seconds is None  # it is in what was measured
 
 
 def test_a_timed_step_has_what_it_recomputes():
     """The same seconds, whatever was done in them; and none of it counted twice."""
     where = Circumstances(LARGE, timing=Timing(passes=2.0, update=1.0))
-    plain, again = (make_plan(config(recompute=r), where)["time"] for r in (False, True))
-    assert plain["training_seconds"] == again["training_seconds"]
-    assert again["mfu"] > plain["mfu"]
+    plain, again = (make_plan(config(recompute=r), where).time for r in (False, True))
+    assert plain.training_seconds == again.training_seconds
+    assert again.mfu > plain.mfu
 
 
 @pytest.mark.parametrize(("gpus", "largest"), [(1, 12), (4, 3), (5, 3), (7, 2), (11, 2), (12, 1)])
 def test_the_largest_share_sets_the_pace(gpus, largest):
-    time = make_plan(config(), Circumstances(LARGE, gpus=gpus, mfu=0.5))["time"]
+    time = make_plan(config(), Circumstances(LARGE, gpus=gpus, mfu=0.5)).time
     work = model_work(config().model).total
     muon = 5 * 2 * sum(4 * 16 * 16 * c + 2 * 16**3 for c in (48, 16, 64, 64))
     seconds = 25 * (largest * 32 * work.both + muon / gpus) / (1e14 * 0.5)
-    assert time["training_seconds"] == pytest.approx(seconds)
-    assert time["uneven"] == (12 % gpus > 0)
+    assert time.training_seconds == pytest.approx(seconds)
+    assert time.uneven == (12 % gpus > 0)
     matrices = 2 * (16 * 48 + 16 * 16 + 2 * 16 * 64)
-    assert time["gathered_a_step"] == pytest.approx(4 * matrices * (gpus - 1) / gpus)
+    assert time.gathered_a_step == pytest.approx(4 * matrices * (gpus - 1) / gpus)
 
 
 def test_what_a_rule_moves_in_hours():
     plan = make_plan(config(), Circumstances(LARGE))
-    rule, base = plan["against"]["rule"], plan["against"]["baseline"]
+    rule, base = plan.against.rule, plan.against.baseline
     times = 25 * 3  # steps, micro-batches of 4
-    more = plan["time"]["more_seconds"]
-    assert more["fused"] == pytest.approx(
-        times * (rule["fused_bytes"] - base["fused_bytes"]) / 1e12
-    )
-    assert more["as_it_is"] > more["fused"] > 0
-    own = make_plan(config("gd-lie-trotter"), Circumstances(LARGE))["time"]["more_seconds"]
-    assert own == {"as_it_is": 0, "fused": 0}
+    more = plan.time.more_seconds
+    assert more.fused == pytest.approx(times * (rule.fused_bytes - base.fused_bytes) / 1e12)
+    assert more.as_it_is > more.fused > 0
+    own = make_plan(config("gd-lie-trotter"), Circumstances(LARGE)).time.more_seconds
+    assert (own.as_it_is, own.fused) == (0, 0)
 
 
 @pytest.mark.parametrize("micro", [4, 12])
 def test_the_parts_of_memory_add_up(micro):
     """Also where the one micro-batch of a step begins without gradients."""
-    found = make_plan(config(micro_batch=micro), Circumstances(LARGE))["memory"]
+    found = make_plan(config(micro_batch=micro), Circumstances(LARGE)).to_dict()["memory"]
     parts = ("weights", "gradients_at_peak", "optimizer", "kept", "temporary")
     assert found["in_passes"]
     assert sum(found[part] for part in parts) == found["peak"]
@@ -135,19 +134,19 @@ def test_timing_a_real_step():
 
 
 def test_what_does_not_fit():
-    plain = make_plan(config(), Circumstances(LARGE))["memory"]
+    plain = make_plan(config(), Circumstances(LARGE)).to_dict()["memory"]
     assert plain["fits"]
     assert plain["largest_micro_batch"] == 12
     just = (plain["peak"] + FIXED + 1) / 0.92
-    tight = make_plan(config(), Circumstances(replace(LARGE, memory=just)))["memory"]
+    tight = make_plan(config(), Circumstances(replace(LARGE, memory=just))).to_dict()["memory"]
     assert tight["fits"]
     assert tight["largest_micro_batch"] == 4
     less = (plain["peak"] + FIXED - 1) / 0.92
-    over = make_plan(config(), Circumstances(replace(LARGE, memory=less)))["memory"]
+    over = make_plan(config(), Circumstances(replace(LARGE, memory=less))).to_dict()["memory"]
     assert not over["fits"]
     assert over["largest_micro_batch"] == 3
     assert over["largest_with_recompute"] > 4
-    none = make_plan(config(), Circumstances(replace(LARGE, memory=FIXED)))["memory"]
+    none = make_plan(config(), Circumstances(replace(LARGE, memory=FIXED))).to_dict()["memory"]
     assert (none["largest_micro_batch"], none["largest_with_recompute"]) == (0, 0)
 
 
@@ -187,33 +186,33 @@ def test_fusing_never_moves_more():
 
 
 def test_gradient_descent_costs_nothing_beyond_itself():
-    found = make_plan(config("gd-lie-trotter"), Circumstances(LARGE))["against"]
-    assert all(value == 0 for name, value in found.items() if name.startswith("extra"))
-    other = make_plan(config("verlet-ama"), Circumstances(LARGE))["against"]
-    assert other["extra_flops"] > 0
-    assert other["extra_bytes_eager"] > other["extra_bytes_fused"] > 0
+    found = make_plan(config("gd-lie-trotter"), Circumstances(LARGE)).against
+    assert all(value == 0 for name, value in vars(found).items() if name.startswith("extra"))
+    other = make_plan(config("verlet-ama"), Circumstances(LARGE)).against
+    assert other.extra_flops > 0
+    assert other.extra_bytes_eager > other.extra_bytes_fused > 0
 
 
 def test_the_roofline_by_hand():
     """Where nothing but the rate, or nothing but the bandwidth, is in the way."""
-    slow = make_plan(config(), Circumstances(replace(LARGE, bfloat16=1.0)))["against"]["rule"]
-    assert slow["eager_seconds"] == pytest.approx(slow["flops"])
-    thin = make_plan(config(), Circumstances(replace(LARGE, bandwidth=1.0)))["against"]["rule"]
-    assert thin["eager_seconds"] == pytest.approx(thin["products_bytes"] + thin["other_bytes"])
+    slow = make_plan(config(), Circumstances(replace(LARGE, bfloat16=1.0))).against.rule
+    assert slow.eager_seconds == pytest.approx(slow.flops)
+    thin = make_plan(config(), Circumstances(replace(LARGE, bandwidth=1.0))).against.rule
+    assert thin.eager_seconds == pytest.approx(thin.products_bytes + thin.other_bytes)
     work = model_work(config().model)
-    assert slow["flops"] == pytest.approx(4 * 32 * (work.total.both - work.output.both))
+    assert slow.flops == pytest.approx(4 * 32 * (work.total.both - work.output.both))
 
 
 def test_disk_as_a_run_reserves_it(tmp_path):
     given = config()
-    disk = make_plan(given, Circumstances(LARGE, tokens=(900, 1000)))["disk"]
+    disk = make_plan(given, Circumstances(LARGE, tokens=(900, 1000))).disk
     model = tiny_model(given)
     saver = Saver(tmp_path, model, Optimizer(model, given.recipe), None, {})
     whole, alone = saver.bytes_needed()
-    assert disk["checkpoint"] == pytest.approx(whole, rel=1e-3)
-    assert disk["model"] == alone
-    assert disk["needed"] == pytest.approx(3 * whole + 3 * alone, rel=1e-3)
-    assert disk["data"] == 2000
+    assert disk.checkpoint == pytest.approx(whole, rel=1e-3)
+    assert disk.model == alone
+    assert disk.needed == pytest.approx(3 * whole + 3 * alone, rel=1e-3)
+    assert disk.data == 2000
 
 
 @pytest.mark.parametrize(
@@ -278,9 +277,9 @@ def test_somebodys_oracles(monkeypatch):
         registry.register_oracles(name, pair)
     given = config()
     own = replace(given, model=replace(given.model, oracles="plain"))
-    flops = make_plan(own, Circumstances(LARGE))["flops"]
-    assert flops["projections"] == flops["mlp"]
-    assert flops["mlp"]["forward"] == 2 * 2 * 16**2
-    assert flops["scores"]["forward"] == 0
+    work = make_plan(own, Circumstances(LARGE)).work
+    assert work.projections == work.mlp
+    assert work.mlp.forward == 2 * 2 * 16**2
+    assert work.scores.forward == 0
     with pytest.raises(yf.YuriiError, match="cannot be counted without running"):
         make_plan(replace(own, model=replace(own.model, oracles="peeking")), Circumstances(LARGE))

@@ -12,7 +12,8 @@ from tests.comparison.synthetic import arm, write_suite
 from yuriiformer.comparison.outcomes import Speedup, compare
 from yuriiformer.comparison.paper import FOOTNOTE
 from yuriiformer.methods.catalog import paper
-from yuriiformer.report.results import COLUMNS, NONE, OPTIONAL, lowest, result_table, styles
+from yuriiformer.report.results import COLUMNS, lowest, result_table, styles
+from yuriiformer.report.table import NONE
 
 GD, NESTEROV, VERLET = "gd-lie-trotter", "nesterov-lie-trotter", "verlet-ama"
 
@@ -162,7 +163,7 @@ def test_only_the_papers_runs_are_set_beside_its_figures(tmp_path):
 def test_columns_that_are_empty_are_left_out(tmp_path, setting):
     comparison = write_suite(tmp_path, [GD, NESTEROV], seeds=1, setting=setting)
     keys = [column.key for column in result_table(comparison).columns]
-    want = [c.key for c in COLUMNS if c.key not in OPTIONAL]
+    want = [c.key for c in COLUMNS if not c.optional]
     if setting.startswith("openwebtext"):
         assert {"paper_final", "paper_best"} <= set(keys)
         assert "paper_train" not in keys

@@ -20,9 +20,9 @@ def test_two_at_once_are_refused(tmp_path):
     first.take(resume=False)
     with pytest.raises(RunError, match="another process is training into"):
         second.take(resume=True)
-    first.release()
+    first.close()
     second.take(resume=True)
-    second.release()
+    second.close()
 
 
 def test_another_process_is_refused_until_this_one_is_killed(tmp_path):
@@ -42,7 +42,7 @@ def test_another_process_is_refused_until_this_one_is_killed(tmp_path):
             process.kill()
     folder = RunFolder(tmp_path / "run")
     folder.take(resume=True)
-    folder.release()
+    folder.close()
 
 
 class Intruder:

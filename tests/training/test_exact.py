@@ -13,10 +13,10 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
 from yuriiformer.evaluation.validation import exact_loss
 from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.loading import open_model
 from yuriiformer.runs.metrics import read_metrics
-from yuriiformer.runs.opening import open_model
 from yuriiformer.runs.run import read_run
-from yuriiformer.training.session import dry_run, train
+from yuriiformer.training.session import resolve, train
 
 
 def exact(config):
@@ -76,7 +76,7 @@ def test_adamw_for_everything_trains_resumes_and_is_planned(tmp_path):
     assert whole == parts
     assert whole[-1]["lr"].keys() == {"matrices", "adamw"}
     assert whole[-1]["val_loss"] < whole[0]["val_loss"]
-    muon, all_adamw = (dry_run(each, tales())[1].optimizer for each in (small(), config))
+    muon, all_adamw = (resolve(each, tales()).costs.optimizer for each in (small(), config))
     assert all_adamw > muon
 
 

@@ -21,7 +21,7 @@ from yuriiformer.model import oracles as registry
 from yuriiformer.model.paper import MLP, Attention, check_paper, layer_norm
 from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.runs.metrics import read_metrics
-from yuriiformer.training import loop
+from yuriiformer.training import trainer
 from yuriiformer.training.coefficients import coefficient_record, saturated
 from yuriiformer.training.presets import preset
 from yuriiformer.training.step import StepResult
@@ -43,7 +43,7 @@ def small(steps: int = 8, **recipe) -> TrainConfig:
 @pytest.fixture
 def poisoned(monkeypatch):
     """One step's gradient becomes infinite, as an overflow would make it."""
-    real = loop.train_step
+    real = trainer.train_step
 
     def step(model, batches, optimizer, team, dtype, number, **options) -> StepResult:
         if number != BAD:
@@ -55,7 +55,7 @@ def poisoned(monkeypatch):
         finally:
             handle.remove()
 
-    monkeypatch.setattr(loop, "train_step", step)
+    monkeypatch.setattr(trainer, "train_step", step)
 
 
 def test_a_step_that_is_not_finite_stops_the_run(tmp_path, poisoned):
@@ -92,7 +92,7 @@ def test_it_can_be_skipped_and_is_counted(tmp_path, poisoned):
 def test_a_skipped_step_leaves_weights_and_moments(tmp_path, poisoned, monkeypatch):
     """Before and after it the optimiser's state is the same to the bit."""
     seen = {}
-    real = loop.Loop._conclude
+    real = trainer.Trainer._conclude
 
     def spy(self, record):
         if record["step"] in (BAD, BAD + 1):
@@ -102,7 +102,7 @@ def test_a_skipped_step_leaves_weights_and_moments(tmp_path, poisoned, monkeypat
             ]  # fmt: skip
         return real(self, record)
 
-    monkeypatch.setattr(loop.Loop, "_conclude", spy)
+    monkeypatch.setattr(trainer.Trainer, "_conclude", spy)
     yf.train(small(on_nonfinite="skip"), tales(), tmp_path / "run")
     for one, two in zip(seen[BAD], seen[BAD + 1], strict=True):
         assert torch.equal(one, two)
@@ -118,7 +118,7 @@ def test_the_command_has_a_code_for_it(tmp_path, poisoned, capsys):
 
 
 def test_a_validation_that_is_not_finite_stops_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "total_loss", lambda *_: (math.nan, 4))
+    monkeypatch.setattr(trainer, "total_loss", lambda *_: (math.nan, 4))
     with pytest.raises(NonFiniteError, match="validation loss after step 0 is nan"):
         yf.train(small(), tales(), tmp_path / "run")
 

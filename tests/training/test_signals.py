@@ -22,7 +22,7 @@ from tests.training.runs import (
     workers,
 )
 from yuriiformer.runs.checkpoint import newest_whole, read_checkpoint
-from yuriiformer.training import loop
+from yuriiformer.training import trainer
 from yuriiformer.training.session import train
 from yuriiformer.training.stop import EXIT_CODE, SIGNALS, Stopper
 
@@ -72,7 +72,7 @@ class Signal:
 
         return self.real(model, some(), stop)
 
-    real = staticmethod(loop.total_loss)
+    real = staticmethod(trainer.total_loss)
 
 
 @pytest.mark.parametrize(("validation", "step"), [(0, 0), (1, 4), (2, 8)])
@@ -82,7 +82,7 @@ def test_stopped_while_it_validates(tmp_path, monkeypatch, validation, step):
     out, whole = tmp_path / "out", tmp_path / "whole"
     train(small(), tales(), whole)
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "total_loss", Signal(validation).total_loss)
+        patch.setattr(trainer, "total_loss", Signal(validation).total_loss)
         result = train(small(), tales(), out)
     assert result.outcome == "stopped"
     assert result.state.pending is not None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import tyro
 
@@ -25,15 +25,12 @@ from yuriiformer.config import (
     TrainConfig,
     Validation,
 )
-from yuriiformer.costs.flops import model_work, muon_work
-from yuriiformer.costs.parameters import count_parameters
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
 from yuriiformer.methods.catalog import rules as catalogue
 from yuriiformer.model.config import Precision
 from yuriiformer.planning.devices import HERE, Device, find_device, table
-from yuriiformer.planning.measure import Timing, this_machine, time_step
-from yuriiformer.planning.memory import Estimate
+from yuriiformer.planning.measure import this_machine, time_steps
 from yuriiformer.planning.plan import MFU, Circumstances, make_plan
 from yuriiformer.planning.text import device_table, plan_page, plan_table
 from yuriiformer.training.corpus import fill_vocabulary
@@ -44,8 +41,6 @@ CORPORA = {
     "tinystories": (471_600_000, 473_992_236),
     "openwebtext": (8_620_000_000, 9_050_000_000),
 }
-PATIENCE = 30.0  # seconds that all timing may be expected to take
-EXPECTED = 0.5  # of a CPU's rate, to tell how long it would
 MOST_TOKENS = 2**16  # ids that fit into a token file
 
 
@@ -119,13 +114,15 @@ def run(arguments: list[str]) -> int:
         return 0
     configs = [_to_config(flags, base, rule) for rule in _chosen(flags, first)]
     where = _circumstances(flags, configs[0])
-    timings = _timings(configs, where.device) if _is_timed(flags) else [None] * len(configs)
+    timed = flags.device == HERE and flags.mfu is None
+    timings = time_steps(configs, where.device) if timed else [None] * len(configs)
     plans = [
         make_plan(config, replace(where, timing=timing))
         for config, timing in zip(configs, timings, strict=True)
     ]
     if flags.json:
-        print(json.dumps(plans if _many(flags) else plans[0], indent=2, ensure_ascii=False))
+        found = [plan.to_dict() for plan in plans]
+        print(json.dumps(found if _many(flags) else found[0], indent=2, ensure_ascii=False))
     else:
         print(plan_table(plans) if _many(flags) else plan_page(plans[0]))
     return 0
@@ -170,8 +167,10 @@ def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig
         return fill_vocabulary(config, TokenStore.open(flags.data))
     if flags.vocab_size is not None:
         if flags.vocab_size > MOST_TOKENS:
-            raise ConfigError(f"vocab_size={flags.vocab_size} is more than token files can hold: "
-                              f"at most {MOST_TOKENS}")  # fmt: skip
+            raise ConfigError(
+                f"vocab_size={flags.vocab_size} is more than token files can hold: at most "
+                f"{MOST_TOKENS}"
+            )
         return config.with_vocabulary(flags.vocab_size, None)
     return config
 
@@ -202,33 +201,6 @@ def _tokens(flags: Flags) -> tuple[int, int] | None:
     return CORPORA.get(flags.preset.split("-")[0])
 
 
-def _is_timed(flags: Flags) -> bool:
-    return flags.device == HERE and flags.mfu is None
-
-
-def _timings(configs: Sequence[TrainConfig], device: Device) -> Sequence[Timing | None]:
-    """Of each model, a micro-batch and an update really computed; of none if they do not fit or
-    would take long."""
-    dtype = device.dtype(configs[0].machine.precision)
-    micro = min(configs[0].machine.micro_batch, configs[0].recipe.sequences)
-    if sum(_expected(config, micro, device.rate(dtype)) for config in configs) > PATIENCE:
-        return [None] * len(configs)
-    if any(Estimate(config, dtype).at(micro).peak > device.usable for config in configs):
-        return [None] * len(configs)
-    return [time_step(config, micro, dtype) for config in configs]
-
-
-def _expected(config: TrainConfig, micro: int, rate: float) -> float:
-    """Seconds, of both times that it is done."""
-    work = model_work(config.model, recompute=config.machine.recompute)
-    matrices = list(count_parameters(config.model).matrices)
-    passes = (work.total.both + work.recomputed) * micro * config.model.context
-    return 2 * (passes + muon_work(matrices, config.recipe.muon_steps)) / (EXPECTED * rate)
-
-
 def _print_devices(*, as_json: bool) -> None:
-    known: list[dict[str, Any]] = [
-        {each.name: getattr(device, each.name) for each in fields(Device)}
-        for device in table().values()
-    ]
-    print(json.dumps(known, indent=2) if as_json else device_table(known))
+    known = [asdict(device) for device in table().values()]
+    print(json.dumps(known, indent=2) if as_json else device_table(table().values()))

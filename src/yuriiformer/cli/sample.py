@@ -16,7 +16,7 @@ from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.generate import stream
 from yuriiformer.model.sampling import Sampling
-from yuriiformer.runs.opening import Opened, open_model
+from yuriiformer.runs.loading import LoadedModel, open_model
 
 
 @dataclass(frozen=True)
@@ -63,24 +63,24 @@ def run(arguments: list[str]) -> int:
         raise ConfigError(f"-n must be at least 1, not {flags.n}")
     sampling = Sampling(flags.temperature, flags.top_k, flags.top_p, flags.repetition_penalty)
     prompt = read_prompt(flags.prompt)
-    opened = open_model(flags.run, flags.checkpoint, [flags.data] if flags.data else [])
-    tokens = _encode(opened, prompt)
-    end = None if flags.ignore_end else opened.tokenizer.end_of_text
+    loaded = open_model(flags.run, flags.checkpoint, [flags.data] if flags.data else [])
+    tokens = _encode(loaded, prompt)
+    end = None if flags.ignore_end else loaded.tokenizer.end_of_text
     columns = stream(
-        opened.model, [tokens] * flags.n, flags.max_new_tokens, sampling, seed=flags.seed, end=end
+        loaded.model, [tokens] * flags.n, flags.max_new_tokens, sampling, seed=flags.seed, end=end
     )
     if flags.json:
-        _print_json(flags, opened, prompt, list(columns))
+        _print_json(flags, loaded, prompt, list(columns))
     else:
-        _print(opened.tokenizer, prompt, columns, flags.n)
+        _print(loaded.tokenizer, prompt, columns, flags.n)
     return 0
 
 
-def _encode(opened: Opened, prompt: str | None) -> list[int]:
+def _encode(loaded: LoadedModel, prompt: str | None) -> list[int]:
     if prompt is None:
-        return [opened.tokenizer.end_of_text]
-    tokens: list[int] = opened.tokenizer.encode_batch([prompt])[0].tolist()
-    context = opened.model.config.context
+        return [loaded.tokenizer.end_of_text]
+    tokens: list[int] = loaded.tokenizer.encode_batch([prompt])[0].tolist()
+    context = loaded.model.config.context
     if len(tokens) > context:
         print(
             f"note: the prompt has {len(tokens)} tokens, of which the model sees the last part "
@@ -131,15 +131,15 @@ def _print(
 
 
 def _print_json(
-    flags: Flags, opened: Opened, prompt: str | None, columns: list[list[int | None]]
+    flags: Flags, loaded: LoadedModel, prompt: str | None, columns: list[list[int | None]]
 ) -> None:
     samples: list[dict[str, Any]] = []
     for row in range(flags.n):
         tokens = [column[row] for column in columns if column[row] is not None]
-        end = opened.tokenizer.end_of_text
+        end = loaded.tokenizer.end_of_text
         words = [token for token in tokens if token is not None and token != end]
         ended = bool(tokens) and tokens[-1] == end
-        text = opened.tokenizer.decode(words)
+        text = loaded.tokenizer.decode(words)
         samples.append({"text": text, "tokens": tokens, "ended": ended})
-    made = {"prompt": prompt, "seed": flags.seed, **opened.about(), "samples": samples}
+    made = {"prompt": prompt, "seed": flags.seed, **loaded.about, "samples": samples}
     print(json.dumps(made, ensure_ascii=False, indent=2))

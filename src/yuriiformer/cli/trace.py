@@ -17,7 +17,7 @@ from yuriiformer.data.order import validation_starts
 from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, DataError, InputError, RunError
 from yuriiformer.files import write_text
-from yuriiformer.runs.opening import Opened, open_model
+from yuriiformer.runs.loading import LoadedModel, open_model
 from yuriiformer.tracing.data import KIND, VERSION, run_data
 from yuriiformer.tracing.page import PAGE, depth_payload, trace_text
 from yuriiformer.tracing.recorder import Trace, trace
@@ -66,17 +66,17 @@ def run(arguments: list[str]) -> int:
     flags = parse_flags("yurii trace", Flags(), arguments, DESCRIPTION)
     _check(flags)
     prompts = [read_prompt(prompt) or "" for prompt in flags.prompt]
-    opened = [
+    loaded = [
         open_model(folder, flags.checkpoint, [flags.data] if flags.data else [])
         for folder in flags.runs
     ]
-    if not prompts and len({_identity(each) for each in opened}) > 1:
+    if not prompts and len({_identity(each) for each in loaded}) > 1:
         raise DataError(
             "the two runs were trained on different data, so they share no validation sequences: "
             "give a --prompt"
         )
-    labels = _labels(opened)
-    runs = [_traced(flags, each, name, prompts) for each, name in zip(opened, labels, strict=True)]
+    labels = _labels(loaded)
+    runs = [_traced(flags, each, name, prompts) for each, name in zip(loaded, labels, strict=True)]
     found = {"kind": KIND, "version": VERSION, "made": made_now(), "runs": runs}
     if flags.json:
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
@@ -104,64 +104,68 @@ def _out(flags: Flags) -> Path:
     return flags.out or flags.runs[0] / "trace"
 
 
-def _identity(opened: Opened) -> str:
-    known = opened.folder.read_config()["data"]
+def _identity(loaded: LoadedModel) -> str:
+    known = loaded.saved["data"]
     return json.dumps({key: value for key, value in known.items() if key != "folder"})
 
 
-def _labels(opened: Sequence[Opened]) -> list[str]:
+def _labels(loaded: Sequence[LoadedModel]) -> list[str]:
     """The rules' names; where they are the same, the folders'; where those are, their paths."""
     for labels in (
-        [each.model.config.rule.label for each in opened],
-        [each.folder.path.name for each in opened],
+        [each.model.config.rule.label for each in loaded],
+        [each.path.name for each in loaded],
     ):
         if len(set(labels)) == len(labels):
             return labels
-    return [str(each.folder.path) for each in opened]
+    return [str(each.path) for each in loaded]
 
 
-def _traced(flags: Flags, opened: Opened, label: str, prompts: Sequence[str]) -> dict[str, Any]:
-    end = opened.tokenizer.end_of_text
+def _traced(
+    flags: Flags, loaded: LoadedModel, label: str, prompts: Sequence[str]
+) -> dict[str, Any]:
+    end = loaded.tokenizer.end_of_text
 
     def piece(token: int) -> str:
-        if token >= opened.model.config.real_vocab:
+        if token >= loaded.model.config.real_vocab:
             return "⟨padding⟩"
-        return "⟨end⟩" if token == end else opened.tokenizer.decode([token])
+        return "⟨end⟩" if token == end else loaded.tokenizer.decode([token])
 
-    opened.model.eval()
+    loaded.model.eval()
     return {
         "label": label,
-        "folder": str(opened.folder.path),
-        **opened.about(),
-        **run_data(opened.model, _texts(flags, opened, prompts), piece),
+        "folder": str(loaded.path),
+        **loaded.about,
+        **run_data(loaded.model, _texts(flags, loaded, prompts), piece),
     }
 
 
-def _texts(flags: Flags, opened: Opened, prompts: Sequence[str]) -> Iterator[tuple[str, Trace]]:
-    context = opened.model.config.context
+def _texts(
+    flags: Flags, loaded: LoadedModel, prompts: Sequence[str]
+) -> Iterator[tuple[str, Trace]]:
+    context = loaded.model.config.context
     for number, prompt in enumerate(prompts, 1):
-        tokens = torch.as_tensor(opened.tokenizer.encode_batch([prompt])[0].astype("int64"))
+        tokens = torch.as_tensor(loaded.tokenizer.encode_batch([prompt])[0].astype("int64"))
         if len(tokens) > context:
             raise InputError(
                 f"prompt {number} has {len(tokens)} tokens, but the context of "
-                f"{opened.folder.path} is {context}: give a shorter one"
+                f"{loaded.path} is {context}: give a shorter one"
             )
         name = " ".join(prompt.split())
         short = name if len(name) <= 60 else f"{name[:59]}…"
-        yield short or f"prompt {number}", trace(opened.model, tokens, top=flags.top)
+        yield short or f"prompt {number}", trace(loaded.model, tokens, top=flags.top)
     if prompts:
         return
-    val, length = opened.store.val, min(flags.max_tokens, context)
-    work = flags.sequences * length * opened.model.config.n_layer
+    val, length = loaded.store.val, min(flags.max_tokens, context)
+    work = flags.sequences * length * loaded.model.config.n_layer
     if work > MOST_WORK:
         raise ConfigError(
             f"{flags.sequences:,} sequences of {length} tokens through "
-            f"{opened.model.config.n_layer} layers are too many to look at one by one: give fewer "
+            f"{loaded.model.config.n_layer} layers are too many to look at one by one: give fewer "
             "with --sequences or --max-tokens"
         )
     for number, start in enumerate(validation_starts(len(val), context, flags.sequences)):
         window = torch.as_tensor(val[start : start + length + 1].astype("int64"))
-        traced = trace(opened.model, window[:-1], window[1:], top=flags.top)
+        traced = trace(loaded.model, window[:-1], window[1:], top=flags.top)
         yield f"validation sequence {number}", traced
 
 

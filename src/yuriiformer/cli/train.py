@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import tyro
@@ -27,12 +26,15 @@ from yuriiformer.config import (
     TrainConfig,
     Validation,
 )
-from yuriiformer.costs.plan import Plan
+from yuriiformer.costs.run import RunCosts
 from yuriiformer.errors import ConfigError
+from yuriiformer.planning.measure import this_machine, time_steps
+from yuriiformer.planning.plan import Circumstances, make_plan
+from yuriiformer.planning.text import plan_page
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training.display import Display, plan_text
+from yuriiformer.training.display import Display
 from yuriiformer.training.resume import stored_config
-from yuriiformer.training.session import Result, dry_run, train
+from yuriiformer.training.session import Result, Setting, resolve, train
 from yuriiformer.training.state import State
 from yuriiformer.training.stop import EXIT_CODE, stop_with_parent
 
@@ -55,8 +57,7 @@ class Flags:
     rule: str = RULE
     """The update rule: a name, a TOML file, or either with variations."""
     resume: bool = False
-    """Go on with the run in --out (begin it, if there is none); other flags need not be given
-    again."""
+    """Resume the run in --out (begin it, if there is none); other flags need not be given again."""
     allow_changed: tuple[str, ...] = ()
     """With --resume: fields that may differ from those the run was begun with."""
     dry_run: bool = False
@@ -85,14 +86,28 @@ def run(arguments: list[str]) -> int:
     config = _to_config(flags, base, first.rule)
     data = flags.data or _data_of(flags.out, resume=flags.resume)
     if flags.dry_run:
-        config, plan, resolved = dry_run(config, data)
-        if os.environ.get("RANK", "0") == "0":
-            print(plan_text(config, plan, resolved))
+        _print_plan(resolve(config, data))
         return 0
     stop_with_parent()
     if flags.out is None:
         raise ConfigError("--out is needed: the folder of the run")
     return _train(flags, config, data, flags.out)
+
+
+def _print_plan(here: Setting) -> None:
+    """What ``yurii plan`` would say of this run with its data, on this machine."""
+    size, place = here.processes.size, here.processes.device
+    if not here.processes.leads:
+        return
+    device = this_machine(here.config.machine.threads, place)
+    if place.type == "cpu":  # all processes are on it
+        device = replace(device, memory=device.memory / size)
+    [timing] = time_steps([here.config], device, place)
+    train, val = len(here.store.train), len(here.store.val)
+    where = Circumstances(device, gpus=size, tokens=(train, train + val), timing=timing)
+    print(plan_page(make_plan(here.config, where)))
+    compiled = "compiled" if here.resolved["compiled"] else "not compiled"
+    print(f"\nHere: {place.type}, {here.resolved['dtype']}, {compiled}, {size} process(es)")
 
 
 def _base(first: argparse.Namespace) -> TrainConfig:
@@ -141,19 +156,24 @@ def _train(flags: Flags, config: TrainConfig, data: Path, out: Path) -> int:
         with suppress(OSError):  # the reader of a pipe has gone
             print(text, file=sys.stderr, flush=True)
 
-    def display(config: TrainConfig, plan: Plan, state: State) -> Display:
+    def display(config: TrainConfig, costs: RunCosts, state: State) -> Display:
         say(
-            f"{config.model.rule.name}: {plan.parameters:,} parameters, "
-            f"{plan.tokens_a_step:,} tokens per step, {config.recipe.steps:,} steps, into {out}"
+            f"{config.model.rule.name}: {costs.parameters:,} parameters, "
+            f"{costs.tokens_a_step:,} tokens per step, {config.recipe.steps:,} steps, into {out}"
         )
         shown.append(Display(config.recipe.steps, state.step, state.best_loss))
         return shown[0]
 
     try:
         result = train(
-            config, data, out, resume=flags.resume, allow_changed=flags.allow_changed,
-            listener=display, say=say,
-        )  # fmt: skip
+            config,
+            data,
+            out,
+            resume=flags.resume,
+            allow_changed=flags.allow_changed,
+            listener=display,
+            say=say,
+        )
     finally:
         for each in shown:
             each.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
@@ -69,25 +70,57 @@ class Arm:
                 found[run.seed] = float(value)
         return found
 
+    def over_seeds(self, metric: str) -> Summary:
+        return summary(list(self.values(metric).values()))
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """An arm beside the baseline."""
+    """An arm beside the baseline. ``difference`` is of the comparison's metric."""
 
     arm: Arm
-    final: Summary
-    exact: Summary
-    best: Summary
-    best_step: Summary
-    train: Summary
-    difference: Difference  # of the comparison's metric
+    difference: Difference
     best_difference: Difference
     speedup_steps: Speedup
     speedup_time: Speedup
-    tokens_per_second: float | None
-    parameters: float | None  # without tables of further streams (v0)
-    start_tables: float  # those tables
-    flops_a_token: float | None
+
+    @cached_property
+    def final(self) -> Summary:
+        return self.arm.over_seeds("final")
+
+    @cached_property
+    def exact(self) -> Summary:
+        return self.arm.over_seeds("exact")
+
+    @cached_property
+    def best(self) -> Summary:
+        return self.arm.over_seeds("best")
+
+    @cached_property
+    def best_step(self) -> Summary:
+        return self.arm.over_seeds("best_step")
+
+    @cached_property
+    def train(self) -> Summary:
+        return self.arm.over_seeds("train")
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        first = self.arm.first.tokens_per_second
+        return self.arm.over_seeds("tokens_per_second").mean or first
+
+    @property
+    def parameters(self) -> float | None:
+        """Without tables of further streams (v0)."""
+        return self.arm.first.plan("parameters")
+
+    @property
+    def start_tables(self) -> float:
+        return self.arm.first.plan("start_tables") or 0
+
+    @property
+    def flops_a_token(self) -> float | None:
+        return self.arm.first.flops_a_token
 
 
 @dataclass(frozen=True)
@@ -124,7 +157,7 @@ class Comparison:
         """Those with a loss, lowest first: by the difference to the baseline over common seeds,
         for means over other seeds are of other runs; those without one by their means, last."""
         known = [each for each in self.outcomes if self.primary(each).mean is not None]
-        own = summary(list(self.baseline.values(self.metric).values())).mean or 0.0
+        own = self.baseline.over_seeds(self.metric).mean or 0.0
 
         def place(each: Outcome) -> tuple[bool, float]:
             paired_mean = each.difference.mean
@@ -179,24 +212,12 @@ def _common(arm: Arm, base: Arm, metric: Metric) -> set[int]:
 
 
 def _outcome(arm: Arm, base: Arm, tests: int, metric: Metric) -> Outcome:
-    def over_seeds(metric: str) -> Summary:
-        return summary(list(arm.values(metric).values()))
-
     return Outcome(
         arm,
-        over_seeds("final"),
-        over_seeds("exact"),
-        over_seeds("best"),
-        over_seeds("best_step"),
-        over_seeds("train"),
-        paired(arm.values(metric), base.values(metric), tests),
-        paired(arm.values("best"), base.values("best"), tests),
-        _speedup(arm, base, lambda run, step: float(step)),
-        _speedup(arm, base, lambda run, step: run.curves.seconds_at(step)),
-        over_seeds("tokens_per_second").mean or arm.first.tokens_per_second,
-        arm.first.plan("parameters"),
-        arm.first.plan("start_tables") or 0,
-        arm.first.flops_a_token,
+        difference=paired(arm.values(metric), base.values(metric), tests),
+        best_difference=paired(arm.values("best"), base.values("best"), tests),
+        speedup_steps=_speedup(arm, base, lambda run, step: float(step)),
+        speedup_time=_speedup(arm, base, lambda run, step: run.curves.seconds_at(step)),
     )
 
 

@@ -16,7 +16,7 @@ from yuriiformer.files import write_json
 from yuriiformer.model import sampling as model_sampling
 from yuriiformer.model.generate import stream
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.runs.opening import about, find_checkpoint, open_model
+from yuriiformer.runs.loading import about, find_checkpoint, open_model
 from yuriiformer.runs.run import SAMPLES, read_samples
 
 PROMPT_TOKENS = 8  # of a document of the validation split, where no prompt is given

@@ -13,18 +13,17 @@ from typing import Any
 from safetensors import SafetensorError
 from transformers.utils import logging
 
-from yuriiformer.data.tokenizers import Tokenizer, load_tokenizer, trained_size
+from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import DataError, ModelFileError, RunError
 from yuriiformer.files import replace_folder, sync
 from yuriiformer.huggingface.card import model_card
 from yuriiformer.huggingface.config import YuriiFormerConfig
 from yuriiformer.huggingface.model import YuriiFormerForCausalLM
 from yuriiformer.huggingface.tokens import fast_tokenizer
-from yuriiformer.model.files import load_model, unwrap
+from yuriiformer.model.files import unwrap
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, read_checkpoint
-from yuriiformer.runs.folder import RunFolder
-from yuriiformer.runs.opening import find_data
+from yuriiformer.runs.checkpoint import BEST, FINAL, LAST
+from yuriiformer.runs.loading import open_model
 
 CARD = "README.md"
 FILES = {
@@ -121,32 +120,11 @@ def export_run(
         checkpoint: ``best`` (by validation loss), ``final`` or ``last``.
         data: the prepared data, if they have moved (a trained tokeniser lies beside them).
     """
-    place = RunFolder(run)
-    known = place.read_config()["data"]
     if checkpoint not in (BEST, FINAL, LAST):
         raise RunError(f"there is no checkpoint {checkpoint!r}: use {BEST}, {FINAL} or {LAST}")
-    found = place.checkpoints / checkpoint
-    if not found.is_dir():
-        there = [name for name in (BEST, FINAL, LAST) if (place.checkpoints / name).is_dir()]
-        hint = f"it has {', '.join(there)}" if there else "it has none yet"
-        raise RunError(f"the run {place.path} has no checkpoint {checkpoint!r}: {hint}")
-    tokenizer = _tokenizer(place, known.get("tokenizer"), Path(data or known["folder"]))
-    model = load_model(read_checkpoint(found).folder)
-    export_model(model, folder, tokenizer)
+    loaded = open_model(run, checkpoint, [] if data is None else [Path(data)])
+    known = loaded.saved.get("data", {})
+    # nanoGPT's files do not say their tokeniser
+    tokenizer = None if known.get("tokenizer") is None else loaded.tokenizer
+    export_model(loaded.model, folder, tokenizer)
     return tokenizer
-
-
-def _tokenizer(run: RunFolder, name: str | None, data: Path) -> Tokenizer | None:
-    if name is None:  # nanoGPT's files do not say theirs
-        return None
-    if trained_size(name) is None:
-        return load_tokenizer(name)
-    if not data.is_dir():
-        raise DataError(
-            f"the run's tokeniser {name} lies with its data, but {str(data)!r} is not there: say "
-            "where they are now with --data"
-        )
-    found = find_data(run, [data]).tokenizer()
-    if found.name != name:
-        raise DataError(f"{data} has the tokeniser {found.name}, but the run had {name}")
-    return found

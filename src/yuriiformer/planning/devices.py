@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import ClassVar
 
 import torch
 
@@ -13,12 +14,15 @@ from yuriiformer.errors import ConfigError, did_you_mean
 from yuriiformer.model.config import Precision
 
 HERE = "cpu"  # this machine, which is measured
-SHARE, FIXED = 0.08, 1e9  # of a device's memory: fragmentation, and the context of its driver
 
 
 @dataclass(frozen=True)
 class Device:
     """Bytes, bytes per second, FLOP/s."""
+
+    # What is set aside: a share for fragmentation, and the context of the driver.
+    SHARE: ClassVar[float] = 0.08
+    FIXED: ClassVar[float] = 1e9
 
     name: str
     label: str
@@ -30,7 +34,7 @@ class Device:
     @property
     def usable(self) -> float:
         """What a run may fill: the rest is assumed to be lost."""
-        return self.memory * (1 - SHARE) - FIXED
+        return self.memory * (1 - self.SHARE) - self.FIXED
 
     def dtype(self, precision: Precision) -> torch.dtype:
         """As `precision.compute_dtype` would choose on the device."""

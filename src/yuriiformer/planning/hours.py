@@ -8,7 +8,6 @@ moves beyond gradient descent is given apart, at the device's bandwidth.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -20,8 +19,6 @@ from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.planning.devices import Device
 from yuriiformer.planning.measure import Timing
-
-Data = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -75,66 +72,121 @@ def validations(config: TrainConfig) -> int:
     return times * config.validation.eval_sequences
 
 
-def hours(pace: Pace, mfu: float, timing: Timing | None, against: Data) -> Data:
-    """In seconds; the exchange between devices in bytes."""
+@dataclass(frozen=True)
+class MoreSeconds:
+    """What the bytes that a rule moves beyond gradient descent add to a run."""
+
+    as_it_is: float
+    fused: float
+
+
+@dataclass(frozen=True)
+class Hours:
+    """A run's seconds; the exchange between devices in bytes."""
+
+    mfu: float
+    measured: bool
+    training_seconds: float
+    validation_seconds: float
+    more_seconds: MoreSeconds | None  # None where it is in what was measured
+    tokens_a_second: float
+    uneven: bool
+    reduced_a_step: float
+    gathered_a_step: float
+
+    @property
+    def seconds(self) -> float:
+        return self.training_seconds + self.validation_seconds
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """All blocks, one micro-batch, forward and backward. What recomputing adds is left out."""
+
+    flops: float
+    products_bytes: float
+    other_bytes: float
+    fused_bytes: float
+    eager_seconds: float
+    fused_seconds: float
+
+
+@dataclass(frozen=True)
+class Against:
+    """A rule's blocks beside gradient descent's."""
+
+    name: str
+    rule: Blocks
+    baseline: Blocks
+    extra_flops: float  # shares that the rule has more of
+    extra_bytes_eager: float
+    extra_bytes_fused: float
+    extra_seconds_eager: float
+    extra_seconds_fused: float
+
+
+def hours(pace: Pace, mfu: float, timing: Timing | None, against: Against) -> Hours:
+    """How long the run takes, at a share of the peak rate or by a step that was timed."""
     train, validate = pace.assumed(mfu) if timing is None else pace.measured(timing)
     reached = mfu if timing is None else pace.computed / (train * pace.device.rate(pace.dtype))
-    recipe, parameters = pace.config.recipe, pace.parameters
+    config, parameters = pace.config, pace.parameters
+    recipe = config.recipe
     others = (pace.gpus - 1) / pace.gpus
     matrices = sum(rows * columns for rows, columns in parameters.matrices)
     times = recipe.steps * pace.own / pace.micro
-    more = {}
-    for name, key in (("as_it_is", "other_bytes"), ("fused", "fused_bytes")):
-        extra = against["rule"][key] - against["baseline"][key]
-        more[name] = times * extra / pace.device.bandwidth
-    return {
-        "mfu": reached,
-        "measured": timing is not None,
-        "training_seconds": train,
-        "validation_seconds": validate,
-        "seconds": train + validate,
-        "more_seconds": None if timing is not None else more,
-        "tokens_a_second": recipe.sequences * pace.config.model.context * recipe.steps / train,
-        "uneven": recipe.sequences % pace.gpus > 0,
-        "reduced_a_step": 2 * others * 4 * (parameters.all - parameters.frozen),
-        "gathered_a_step": others * 4 * matrices * recipe.uses_muon,
-    }
+    rule, base, bandwidth = against.rule, against.baseline, pace.device.bandwidth
+    more = MoreSeconds(
+        as_it_is=times * (rule.other_bytes - base.other_bytes) / bandwidth,
+        fused=times * (rule.fused_bytes - base.fused_bytes) / bandwidth,
+    )
+    return Hours(
+        mfu=reached,
+        measured=timing is not None,
+        training_seconds=train,
+        validation_seconds=validate,
+        more_seconds=None if timing is not None else more,
+        tokens_a_second=config.tokens_per_step * recipe.steps / train,
+        uneven=recipe.sequences % pace.gpus > 0,
+        reduced_a_step=2 * others * 4 * (parameters.all - parameters.frozen),
+        gathered_a_step=others * 4 * matrices * recipe.uses_muon,
+    )
 
 
-def beside_baseline(pace: Pace) -> Data:
-    """The rule's blocks beside gradient descent's, a micro-batch forward and backward: work,
-    traffic, and what both come to. What recomputing adds to both is left out."""
-    config = pace.config
-    stream = torch.bfloat16 if config.machine.stream_precision == "bfloat16" else torch.float32
-    plain = baseline(config.model)
-    tokens = pace.micro * config.model.context
-    found: dict[str, Data] = {}
-    for name, model in (("rule", config.model), ("baseline", plain)):
-        work = pace.work if name == "rule" else model_work(plain)
-        moved = traffic(model, pace.micro, pace.dtype, stream)
-        flops = (work.total.both - work.output.both) * tokens
-        found[name] = {
-            "flops": flops,
-            "products_bytes": moved.products,
-            "other_bytes": moved.other,
-            "fused_bytes": moved.fused,
-            "eager_seconds": _roofline(moved, moved.other, flops, pace),
-            "fused_seconds": _roofline(moved, moved.fused, flops, pace),
-        }
-    rule, base = found["rule"], found["baseline"]
+def beside_baseline(pace: Pace) -> Against:
+    """Work and traffic of both, and the time that they come to."""
+    plain = baseline(pace.config.model)
+    rule = _blocks(pace, pace.config.model, pace.work)
+    base = _blocks(pace, plain, model_work(plain))
 
     def extra(*names: str) -> float:
-        return float(sum(rule[n] for n in names) / sum(base[n] for n in names) - 1)
+        both = [sum(getattr(each, name) for name in names) for each in (rule, base)]
+        return float(both[0] / both[1] - 1)
 
-    return {
-        "name": BASELINE,
-        **found,
-        "extra_flops": extra("flops"),
-        "extra_bytes_eager": extra("products_bytes", "other_bytes"),
-        "extra_bytes_fused": extra("products_bytes", "fused_bytes"),
-        "extra_seconds_eager": extra("eager_seconds"),
-        "extra_seconds_fused": extra("fused_seconds"),
-    }
+    return Against(
+        BASELINE,
+        rule,
+        base,
+        extra_flops=extra("flops"),
+        extra_bytes_eager=extra("products_bytes", "other_bytes"),
+        extra_bytes_fused=extra("products_bytes", "fused_bytes"),
+        extra_seconds_eager=extra("eager_seconds"),
+        extra_seconds_fused=extra("fused_seconds"),
+    )
+
+
+def _blocks(pace: Pace, model: ModelConfig, work: ModelWork) -> Blocks:
+    low = pace.config.machine.stream_precision == "bfloat16"
+    stream = torch.bfloat16 if low else torch.float32
+    moved = traffic(model, pace.micro, pace.dtype, stream)
+    flops = (work.total.both - work.output.both) * pace.micro * model.context
+    return Blocks(
+        flops=flops,
+        products_bytes=moved.products,
+        other_bytes=moved.other,
+        fused_bytes=moved.fused,
+        eager_seconds=_roofline(moved, moved.other, flops, pace),
+        fused_seconds=_roofline(moved, moved.fused, flops, pace),
+    )
 
 
 def baseline(model: ModelConfig) -> ModelConfig:

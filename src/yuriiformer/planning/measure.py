@@ -1,9 +1,10 @@
-"""This machine's own figures: how fast it multiplies and copies, how much memory it has."""
+"""This machine's own figures: how fast it multiplies and copies, how much memory it has, and how
+long a real step takes on it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,33 +12,38 @@ from pathlib import Path
 import torch
 
 from yuriiformer.config import TrainConfig
+from yuriiformer.costs.flops import model_work, muon_work
+from yuriiformer.costs.parameters import count_parameters
 from yuriiformer.model.precision import has_bfloat16
 from yuriiformer.planning.devices import HERE, Device
-from yuriiformer.planning.memory import build
+from yuriiformer.planning.memory import Estimate, build
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import accumulate
 
 CPU = torch.device("cpu")
+PATIENCE = 30.0  # seconds that all timing may be expected to take
+EXPECTED = 0.5  # of the device's rate, to tell how long it would
 SIDE = 1536  # of the matrices that are multiplied
 COPIED = 2**26  # floats: beyond any cache
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def this_machine(threads: int | None = None) -> Device:
+def this_machine(threads: int | None = None, device: torch.device = CPU) -> Device:
     """Takes about a second."""
     with _threads(threads):
-        rates = {dtype: _product_rate(dtype) for dtype in _dtypes()}
-        bandwidth = _bandwidth()
-    return Device(
-        HERE,
-        f"this machine's CPU, {threads or torch.get_num_threads()} threads (measured)",
-        float(memory()),
-        bandwidth,
-        rates[torch.float32],
-        rates.get(torch.bfloat16),
-    )
+        rates = {dtype: _product_rate(dtype, device) for dtype in _dtypes(device)}
+        bandwidth = _bandwidth(device)
+    label = f"this machine's CPU, {threads or torch.get_num_threads()} threads (measured)"
+    size = memory()
+    if device.type == "cuda":
+        found = torch.cuda.get_device_properties(device)
+        label, size = f"{found.name} (measured)", found.total_memory
+    elif device.type == "mps":
+        label, size = "this machine's GPU (measured)", torch.mps.recommended_max_memory()
+    low = rates.get(torch.bfloat16)
+    return Device(HERE, label, float(size), bandwidth, rates[torch.float32], low)
 
 
 def memory(limits: tuple[str, ...] = LIMITS, info: str = "/proc/meminfo") -> int:
@@ -61,49 +67,81 @@ class Timing:
     update: float
 
 
-def time_step(config: TrainConfig, micro_batch: int, dtype: torch.dtype) -> Timing:
+def time_steps(
+    configs: Sequence[TrainConfig], device: Device, place: torch.device = CPU
+) -> Sequence[Timing | None]:
+    """Of each model, a micro-batch and an update really computed; of none if they do not fit or
+    would take long."""
+    dtype = device.dtype(configs[0].machine.precision)
+    micro = min(configs[0].machine.micro_batch, configs[0].recipe.sequences)
+    if sum(_expected(config, micro, device.rate(dtype)) for config in configs) > PATIENCE:
+        return [None] * len(configs)
+    if any(Estimate(config, dtype).at(micro).peak > device.usable for config in configs):
+        return [None] * len(configs)
+    return [time_step(config, micro, dtype, place) for config in configs]
+
+
+def _expected(config: TrainConfig, micro: int, rate: float) -> float:
+    """Seconds, of both times that it is done."""
+    work = model_work(config.model, recompute=config.machine.recompute)
+    matrices = list(count_parameters(config.model).matrices)
+    passes = (work.total.both + work.recomputed) * micro * config.model.context
+    return 2 * (passes + muon_work(matrices, config.recipe.muon_steps)) / (EXPECTED * rate)
+
+
+def time_step(
+    config: TrainConfig, micro_batch: int, dtype: torch.dtype, device: torch.device = CPU
+) -> Timing:
     """Of this very model, really trained on random tokens; the better of two."""
     with _threads(config.machine.threads):
-        model = build(config, seed=0)
+        model = build(config, seed=0).to(device)
         optimizer = Optimizer(model, config.recipe, dtype)
         generator = torch.Generator().manual_seed(0)
         shape = (micro_batch, config.model.context)
-        tokens = torch.randint(config.model.vocab_size, shape, generator=generator)
+        tokens = torch.randint(config.model.vocab_size, shape, generator=generator).to(device)
         micro = [MicroBatch((tokens, tokens), 1.0)]
-        processes = Processes(0, 1, CPU)
+        processes = Processes(0, 1, device)
+
+        def passes() -> None:
+            accumulate(model, micro, processes, dtype)
 
         def update() -> None:
             optimizer.clip(optimizer.norm())
             optimizer.step()
 
-        times = [
-            (_seconds(lambda: accumulate(model, micro, processes, dtype)), _seconds(update))
-            for _ in range(2)
-        ]
+        times = [(_seconds(passes, device), _seconds(update, device)) for _ in range(2)]
     return Timing(*(min(each) for each in zip(*times, strict=True)))
 
 
-def _dtypes() -> list[torch.dtype]:
-    return [torch.float32] + ([torch.bfloat16] if has_bfloat16(CPU) else [])
+def _dtypes(device: torch.device) -> list[torch.dtype]:
+    return [torch.float32] + ([torch.bfloat16] if has_bfloat16(device) else [])
 
 
-def _product_rate(dtype: torch.dtype) -> float:
-    one = torch.ones(SIDE, SIDE, dtype=dtype)
-    best = min(_seconds(lambda: one @ one) for _ in range(4))
+def _product_rate(dtype: torch.dtype, device: torch.device) -> float:
+    one = torch.ones(SIDE, SIDE, dtype=dtype, device=device)
+    best = min(_seconds(lambda: one @ one, device) for _ in range(4))
     return 2 * SIDE**3 / best
 
 
-def _bandwidth() -> float:
+def _bandwidth(device: torch.device) -> float:
     """Read once and written once."""
-    source, target = torch.ones(COPIED), torch.empty(COPIED)
-    best = min(_seconds(lambda: target.copy_(source)) for _ in range(4))
+    source, target = torch.ones(COPIED, device=device), torch.empty(COPIED, device=device)
+    best = min(_seconds(lambda: target.copy_(source), device) for _ in range(4))
     return 2 * source.nbytes / best
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    _wait(device)
     began = time.perf_counter()
     work()
+    _wait(device)
     return time.perf_counter() - began
+
+
+def _wait(device: torch.device) -> None:
+    """Until the device has done what it was given."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.costs.op_counter import Watcher
+from yuriiformer.costs.parameters import count_parameters
+from yuriiformer.costs.run import stored_bytes
 from yuriiformer.model import loss
-from yuriiformer.model.groups import MATRICES, parameter_groups
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
@@ -139,25 +140,15 @@ def simulate_passes(
 def update_memory(config: TrainConfig, dtype: torch.dtype) -> Update:
     """The same as `simulate_update`, put together: rules whose matrices are alike, as nearly all
     are, share the simulation of what Muon needs besides."""
-    with torch.device("meta"):
-        model = YuriiFormer(config.model, seed=None)
-    stored = sum(tensor.nbytes for tensor in model.state_dict().values())
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    groups = parameter_groups(model, split_fused=config.recipe.split_fused)
-    matrices = [trained[n] for each in groups if each.kind == MATRICES for n in each.names]
-    matrices = matrices if config.recipe.uses_muon else []
-    gradients = sum(p.nbytes for p in trained.values())
-    muon = sum(p.nbytes for p in matrices)
-    counts = 4 * (len(trained) - len(matrices))  # AdamW counts the steps of each parameter
-    optimizer = muon + 2 * (gradients - muon) + counts
-    shapes = tuple((each.kind, each.parts, tuple(tuple(trained[n].shape) for n in each.names))
-                   for each in groups if each.kind in (MATRICES, "embeddings"))  # fmt: skip
-    key = (shapes, config.recipe, dtype)
+    found = count_parameters(config.model, split_fused=config.recipe.split_fused)
+    tables = (found.token_table, found.start_tables, found.positions)
+    stored = stored_bytes(config)
+    named = stored.weights + stored.gradients + stored.optimizer
+    key = (found.matrices, tables, config.recipe, dtype)
     if key not in _TEMPORARY:
-        found = simulate_update(config, dtype)
-        _TEMPORARY[key] = found.peak - found.weights - found.gradients - found.optimizer
-    named = float(stored + gradients + optimizer)
-    return Update(stored, gradients, optimizer, named + _TEMPORARY[key])
+        whole = simulate_update(config, dtype)
+        _TEMPORARY[key] = whole.peak - whole.weights - whole.gradients - whole.optimizer
+    return Update(stored.weights, stored.gradients, stored.optimizer, named + _TEMPORARY[key])
 
 
 _TEMPORARY: dict[Any, float] = {}

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
 from yuriiformer.config import TrainConfig
-from yuriiformer.costs.flops import ModelWork, Work, model_work, muon_work
+from yuriiformer.costs.flops import ModelWork, model_work, muon_work
 from yuriiformer.costs.parameters import Parameters, count_parameters
 from yuriiformer.data.order import BatchOrder
 from yuriiformer.errors import ConfigError
-from yuriiformer.model.config import ModelConfig
-from yuriiformer.planning.devices import FIXED, SHARE, Device
-from yuriiformer.planning.hours import Pace, baseline, beside_baseline, hours, validations
+from yuriiformer.planning.devices import Device
+from yuriiformer.planning.hours import (
+    Against,
+    Hours,
+    Pace,
+    baseline,
+    beside_baseline,
+    hours,
+    validations,
+)
 from yuriiformer.planning.measure import Timing
 from yuriiformer.planning.memory import Estimate, StepMemory
 
 MFU = 0.4  # of the peak rate: an assumption, what well-tuned training of this size reaches
 TOKEN = 2  # bytes of a token on disk
 SLACK = 2**20  # of a checkpoint, as it is reserved: headers and small files
-
-Data = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,140 @@ class Circumstances:
             raise ConfigError(f"mfu must be above 0 and at most 1, not {self.mfu:g}")
 
 
-def make_plan(config: TrainConfig, where: Circumstances) -> Data:
-    """Everything as plain data, in bytes, FLOPs and seconds."""
+@dataclass(frozen=True)
+class Fit:
+    """Whether a step's memory fits on the device, and which micro-batches would."""
+
+    fits: bool
+    largest_micro_batch: int
+    largest_with_recompute: int | None  # where it does not fit and nothing is recomputed yet
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Bytes. Kept: two checkpoints to resume from, two models; while one is written, one more of
+    each (as a run makes sure of before it starts)."""
+
+    checkpoint: float
+    model: float
+    tokens: int | None
+
+    @property
+    def kept(self) -> float:
+        return 2 * self.checkpoint + 2 * self.model
+
+    @property
+    def needed(self) -> float:
+        return 3 * self.checkpoint + 3 * self.model
+
+    @property
+    def data(self) -> int | None:
+        return None if self.tokens is None else TOKEN * self.tokens
+
+
+@dataclass(frozen=True)
+class Plan:
+    """In bytes, FLOPs and seconds."""
+
+    config: TrainConfig
+    device: Device
+    dtype: torch.dtype
+    gpus: int
+    micro_batch: int
+    epochs: float | None
+    parameters: Parameters
+    extra_parameters: int  # beyond gradient descent
+    work: ModelWork
+    memory: StepMemory
+    fit: Fit
+    time: Hours
+    against: Against
+    disk: Disk
+
+    @property
+    def precision(self) -> str:
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
+    def tokens(self) -> int:
+        return self.config.tokens_per_step * self.config.recipe.steps
+
+    @property
+    def muon_flops(self) -> float:
+        """Of one step."""
+        recipe = self.config.recipe
+        return muon_work(list(self.parameters.matrices), recipe.muon_steps) * recipe.uses_muon
+
+    @property
+    def training_flops(self) -> float:
+        return (self.work.total.both + self.work.recomputed) * self.tokens
+
+    @property
+    def validation_flops(self) -> float:
+        context = self.config.model.context
+        return validations(self.config) * context * self.work.total.forward
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "rule": self.config.model.rule.name,
+            "label": self.config.model.rule.label,
+            "model": _fields(
+                self.config.model, "n_layer n_head d_model context vocab_size oracles"
+            ),
+            "run": self._run(),
+            "device": {
+                **_fields(self.device, "name label memory usable bandwidth float32 bfloat16"),
+                "reserve": {"share": Device.SHARE, "fixed": Device.FIXED},
+            },
+            "parameters": {
+                **_fields(
+                    self.parameters,
+                    "token_table positions start_tables attention mlp norms coefficients frozen",
+                ),
+                **_fields(self.parameters, "paper all"),
+                "extra": self.extra_parameters,
+            },
+            "flops": {
+                **{
+                    part: asdict(getattr(self.work, part))
+                    for part in ("projections", "scores", "mlp", "output", "total")
+                },
+                **_fields(self.work, "recomputed elementwise"),
+                "optimizer_a_step": self.muon_flops,
+                "training": self.training_flops,
+                "validation": self.validation_flops,
+            },
+            "memory": {
+                "micro_batch": self.micro_batch,
+                **_fields(self.memory.update, "weights gradients optimizer"),
+                "gradients_at_peak": self.memory.gradients,
+                "kept": self.memory.passes.kept,
+                **_fields(self.memory, "temporary peak in_passes"),
+                **asdict(self.fit),
+            },
+            "time": {**asdict(self.time), "seconds": self.time.seconds},
+            "against": asdict(self.against),
+            "disk": _fields(self.disk, "checkpoint model kept needed tokens data"),
+        }
+
+    def _run(self) -> dict[str, Any]:
+        recipe = self.config.recipe
+        return {
+            "steps": recipe.steps,
+            "sequences": recipe.sequences,
+            "tokens_a_step": self.config.tokens_per_step,
+            "recompute": self.config.machine.recompute,
+            **_fields(self, "tokens epochs gpus micro_batch precision"),
+        }
+
+
+def _fields(source: object, names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names.split()}
+
+
+def make_plan(config: TrainConfig, where: Circumstances) -> Plan:
+    """Of a run under these circumstances."""
     where.check(config)
     try:
         return _plan(config, where)
@@ -60,7 +197,7 @@ def make_plan(config: TrainConfig, where: Circumstances) -> Data:
         raise ConfigError("the model is too large to be counted: take smaller numbers") from None
 
 
-def _plan(config: TrainConfig, where: Circumstances) -> Data:
+def _plan(config: TrainConfig, where: Circumstances) -> Plan:
     dtype = where.device.dtype(config.machine.precision)
     parameters = count_parameters(config.model, split_fused=config.recipe.split_fused)
     work = model_work(config.model, recompute=config.machine.recompute)
@@ -69,39 +206,23 @@ def _plan(config: TrainConfig, where: Circumstances) -> Data:
     memory = estimate.at(micro)
     pace = Pace(config, work, parameters, where.device, dtype, where.gpus, micro)
     against = beside_baseline(pace)
-    return {
-        "rule": config.model.rule.name,
-        "label": config.model.rule.label,
-        "model": _sizes(config.model),
-        "run": _run(config, where, dtype, micro),
-        "device": _device(where.device),
-        "parameters": _parameters(parameters, config.model),
-        "flops": _flops(config, work, parameters),
-        "memory": _memory(config, where, estimate, memory, micro),
-        "time": hours(pace, where.mfu, where.timing, against),
-        "against": against,
-        "disk": _disk(memory, where.tokens and where.tokens[1]),
-    }
-
-
-def _sizes(model: ModelConfig) -> Data:
-    names = ("n_layer", "n_head", "d_model", "context", "vocab_size", "oracles")
-    return {name: getattr(model, name) for name in names}
-
-
-def _run(config: TrainConfig, where: Circumstances, dtype: torch.dtype, micro: int) -> Data:
-    tokens = config.recipe.sequences * config.model.context
-    return {
-        "steps": config.recipe.steps,
-        "sequences": config.recipe.sequences,
-        "tokens_a_step": tokens,
-        "tokens": tokens * config.recipe.steps,
-        "epochs": _epochs(config, where.tokens[0]) if where.tokens else None,
-        "gpus": where.gpus,
-        "micro_batch": micro,
-        "precision": str(dtype).removeprefix("torch."),
-        "recompute": config.machine.recompute,
-    }
+    model = memory.update.weights + SLACK
+    return Plan(
+        config=config,
+        device=where.device,
+        dtype=dtype,
+        gpus=where.gpus,
+        micro_batch=micro,
+        epochs=_epochs(config, where.tokens[0]) if where.tokens else None,
+        parameters=parameters,
+        extra_parameters=parameters.all - count_parameters(baseline(config.model)).all,
+        work=work,
+        memory=memory,
+        fit=_fit(estimate, memory, micro, where.device.usable),
+        time=hours(pace, where.mfu, where.timing, against),
+        against=against,
+        disk=Disk(model + memory.update.optimizer, model, where.tokens and where.tokens[1]),
+    )
 
 
 def _epochs(config: TrainConfig, tokens: int) -> float:
@@ -111,92 +232,9 @@ def _epochs(config: TrainConfig, tokens: int) -> float:
     return recipe.steps / order.steps_per_epoch
 
 
-def _device(device: Device) -> Data:
-    return {
-        "name": device.name,
-        "label": device.label,
-        "memory": device.memory,
-        "usable": device.usable,
-        "reserve": {"share": SHARE, "fixed": FIXED},
-        "bandwidth": device.bandwidth,
-        "float32": device.float32,
-        "bfloat16": device.bfloat16,
-    }
-
-
-def _parameters(found: Parameters, model: ModelConfig) -> Data:
-    plain = count_parameters(baseline(model))
-    names = ("token_table", "positions", "start_tables", "attention", "mlp", "norms",
-             "coefficients", "frozen", "paper", "all")  # fmt: skip
-    return {**{name: getattr(found, name) for name in names}, "extra": found.all - plain.all}
-
-
-def _flops(config: TrainConfig, work: ModelWork, parameters: Parameters) -> Data:
-    parts: dict[str, Work] = {
-        "projections": work.projections,
-        "scores": work.scores,
-        "mlp": work.mlp,
-        "output": work.output,
-        "total": work.total,
-    }
-    return {
-        **{name: {"forward": w.forward, "backward": w.backward} for name, w in parts.items()},
-        "recomputed": work.recomputed,
-        "elementwise": work.elementwise,
-        "optimizer_a_step": muon_work(list(parameters.matrices), config.recipe.muon_steps)
-        * config.recipe.uses_muon,
-        "training": (work.total.both + work.recomputed) * _tokens(config),
-        "validation": _validation(config, work),
-    }
-
-
-def _tokens(config: TrainConfig) -> int:
-    return config.recipe.sequences * config.model.context * config.recipe.steps
-
-
-def _validation(config: TrainConfig, work: ModelWork) -> float:
-    return validations(config) * config.model.context * work.total.forward
-
-
-def _memory(
-    config: TrainConfig,
-    where: Circumstances,
-    estimate: Estimate,
-    memory: StepMemory,
-    micro: int,
-) -> Data:
-    room = where.device.usable
-    most = estimate.largest(room)
-    found = {
-        "micro_batch": micro,
-        "weights": memory.update.weights,
-        "gradients": memory.update.gradients,
-        "gradients_at_peak": memory.gradients,
-        "optimizer": memory.update.optimizer,
-        "kept": memory.passes.kept,
-        "temporary": memory.temporary,
-        "peak": memory.peak,
-        "in_passes": memory.in_passes,
-        "fits": memory.peak <= room,
-        "largest_micro_batch": most,
-        "largest_with_recompute": None,
-    }
+def _fit(estimate: Estimate, memory: StepMemory, micro: int, room: float) -> Fit:
+    config, most, again = estimate.config, estimate.largest(room), None
     if most < micro and not config.machine.recompute:
-        again = replace(config, machine=replace(config.machine, recompute=True))
-        found["largest_with_recompute"] = Estimate(again, estimate.dtype, where.gpus).largest(room)
-    return found
-
-
-def _disk(memory: StepMemory, tokens: int | None) -> Data:
-    """Kept: two checkpoints to resume from, two models; while one is written, one more of each (as
-    a run makes sure of before it starts)."""
-    model = memory.update.weights + SLACK
-    whole = model + memory.update.optimizer
-    return {
-        "checkpoint": whole,
-        "model": model,
-        "kept": 2 * whole + 2 * model,
-        "needed": 3 * whole + 3 * model,
-        "tokens": tokens,
-        "data": None if tokens is None else TOKEN * tokens,
-    }
+        other = replace(config, machine=replace(config.machine, recompute=True))
+        again = Estimate(other, estimate.dtype, estimate.processes).largest(room)
+    return Fit(memory.peak <= room, most, again)

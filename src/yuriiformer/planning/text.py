@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from yuriiformer.display.columns import aligned
 from yuriiformer.files import in_bytes
 from yuriiformer.training.display import duration
 
-Data = Mapping[str, Any]
+if TYPE_CHECKING:  # a plan as text needs no torch
+    from yuriiformer.costs.flops import Work
+    from yuriiformer.planning.devices import Device
+    from yuriiformer.planning.hours import Against
+    from yuriiformer.planning.plan import Disk, Plan
+
 Rows = Sequence[tuple[str, str]]
 NAME = 24  # columns of a line's name
 
 
-def plan_page(plan: Data) -> str:
+def plan_page(plan: Plan) -> str:
     """Everything about one rule."""
+    rule = plan.config.model.rule
     sections = [
-        (_title(plan), _head(plan)),
-        ("Parameters", _parameters(plan["parameters"])),
+        (f"{rule.label} ({rule.name})", _head(plan)),
+        ("Parameters", _parameters(plan)),
         ("Work, FLOPs per token", _work(plan)),
-        (f"Memory of a process, micro-batch {plan['memory']['micro_batch']}", _memory(plan)),
+        (f"Memory of a process, micro-batch {plan.micro_batch}", _memory(plan)),
         ("Time", _time(plan)),
-        (f"Beside {plan['against']['name']}", _against(plan["against"])),
-        ("Disk", _disk(plan["disk"])),
+        (f"Beside {plan.against.name}", _against(plan.against)),
+        ("Disk", _disk(plan.disk)),
     ]
     return "\n\n".join(_section(title, rows) for title, rows in sections)
 
@@ -32,131 +38,139 @@ def _section(title: str, rows: Rows) -> str:
     return "\n".join([title, *(f"  {name:<{NAME}}{text}" for name, text in rows)])
 
 
-def _title(plan: Data) -> str:
-    return f"{plan['label']} ({plan['rule']})"
-
-
-def _head(plan: Data) -> Rows:
-    model, run, device = plan["model"], plan["run"], plan["device"]
-    count = f"{run['gpus']} x " if run["gpus"] > 1 else ""
-    epochs = "" if run["epochs"] is None else f", {run['epochs']:.2f} epochs"
-    again = ", recomputing the blocks" if run["recompute"] else ""
-    rate = device[run["precision"]]
+def _head(plan: Plan) -> Rows:
+    model, recipe, device = plan.config.model, plan.config.recipe, plan.device
+    count = f"{plan.gpus} x " if plan.gpus > 1 else ""
+    epochs = "" if plan.epochs is None else f", {plan.epochs:.2f} epochs"
+    again = ", recomputing the blocks" if plan.config.machine.recompute else ""
+    matrices = f"AdamW for everything, matrices {recipe.matrix_peak:g}"
+    if recipe.uses_muon:
+        matrices = f"Muon {recipe.muon_lr:g}"
     return [
-        ("model", f"{model['n_layer']} layers, {model['n_head']} heads, d = {model['d_model']}, "
-                  f"context {model['context']}, vocabulary {model['vocab_size']:,}, oracles "
-                  f"{model['oracles']}"),
-        ("run", f"{run['steps']:,} steps of {run['sequences']} sequences: {run['tokens']:,} "
-                f"tokens{epochs}"),
-        ("device", f"{count}{device['label']}: {_giga(device['memory'])}B, "
-                   f"{_giga(device['bandwidth'])}B/s, {_giga(rate)}FLOP/s in {run['precision']}"
-                   f"{again}"),
-    ]  # fmt: skip
-
-
-def _parameters(parts: Data) -> Rows:
-    names = {
-        "token_table": "token table (tied)",
-        "start_tables": "tables of other streams",
-        "positions": "positions",
-        "attention": "attention",
-        "mlp": "MLP",
-        "norms": "norms",
-        "coefficients": "coefficients",
-    }
-    rows = [(text, f"{parts[key]:>13,}") for key, text in names.items() if parts[key]]
-    frozen = f", {parts['frozen']:,} of them frozen" if parts["frozen"] else ""
-    return [
-        *rows,
-        ("all", f"{parts['all']:>13,}{frozen}"),
-        ("as the paper counts", f"{parts['paper']:>13,}"),
-        ("beyond gradient descent", f"{parts['extra']:>13,}"),
+        (
+            "model",
+            f"{model.n_layer} layers, {model.n_head} heads, d = {model.d_model}, context "
+            f"{model.context}, vocabulary {model.vocab_size:,}, oracles {model.oracles}",
+        ),
+        (
+            "run",
+            f"{recipe.steps:,} steps ({recipe.warmup_steps:,} warmup) of {recipe.sequences} "
+            f"sequences: {plan.tokens:,} tokens{epochs}",
+        ),
+        (
+            "rates",
+            f"{matrices}, AdamW {recipe.adamw_lr:g}, coefficients "
+            f"{recipe.adamw_lr * recipe.coefficient_lr:g}",
+        ),
+        (
+            "device",
+            f"{count}{device.label}: {_giga(device.memory)}B, {_giga(device.bandwidth)}B/s, "
+            f"{_giga(device.rate(plan.dtype))}FLOP/s in {plan.precision}{again}",
+        ),
     ]
 
 
-def _work(plan: Data) -> Rows:
-    flops = plan["flops"]
-    names = {
-        "projections": "attention, projections",
-        "scores": "attention, scores",
-        "mlp": "MLP",
-        "output": "output projection",
-        "total": "all",
+def _parameters(plan: Plan) -> Rows:
+    parts = plan.parameters
+    sizes = {
+        "token table (tied)": parts.token_table,
+        "tables of other streams": parts.start_tables,
+        "positions": parts.positions,
+        "attention": parts.attention,
+        "MLP": parts.mlp,
+        "norms": parts.norms,
+        "coefficients": parts.coefficients,
+    }
+    frozen = f", {parts.frozen:,} of them frozen" if parts.frozen else ""
+    return [
+        *((name, f"{size:>13,}") for name, size in sizes.items() if size),
+        ("all", f"{parts.all:>13,}{frozen}"),
+        ("as the paper counts", f"{parts.paper:>13,}"),
+        ("beyond gradient descent", f"{plan.extra_parameters:>13,}"),
+    ]
+
+
+def _work(plan: Plan) -> Rows:
+    work = plan.work
+    parts: dict[str, Work] = {
+        "attention, projections": work.projections,
+        "attention, scores": work.scores,
+        "MLP": work.mlp,
+        "output projection": work.output,
+        "all": work.total,
     }
     rows = [
-        (text, f"forward {_count(flops[key]['forward']):>8}   "
-               f"backward {_count(flops[key]['backward']):>8}")
-        for key, text in names.items()
-    ]  # fmt: skip
-    if flops["recomputed"]:
-        rows.append(("recomputed", f"{'':>17}backward {_count(flops['recomputed']):>8}"))
+        (name, f"forward {_count(part.forward):>8}   backward {_count(part.backward):>8}")
+        for name, part in parts.items()
+    ]
+    if work.recomputed:
+        rows.append(("recomputed", f"{'':>17}backward {_count(work.recomputed):>8}"))
     return [
         *rows,
-        ("elementwise, beside it", f"forward {_count(flops['elementwise']):>8}"),
-        ("Muon", f"{flops['optimizer_a_step']:.2e} a step"),
-        ("the run", f"{flops['training']:.2e}, and {flops['validation']:.2e} to validate"),
+        ("elementwise", f"forward {_count(work.elementwise):>8}   not in the sum"),
+        ("Muon", f"{plan.muon_flops:.2e} per step"),
+        ("the run", f"{plan.training_flops:.2e}, and {plan.validation_flops:.2e} to validate"),
     ]
 
 
-def _memory(plan: Data) -> Rows:
-    memory, device = plan["memory"], plan["device"]
-    names = {
-        "weights": "weights",
-        "gradients": "gradients",
-        "optimizer": "optimiser",
-        "kept": "kept for backward",
-        "temporary": "passing",
-    }
-    where = "in the passes" if memory["in_passes"] else "in the update"
-    if not memory["in_passes"]:  # then nothing is kept for a backward pass
-        names.pop("kept")
-    parts = [(text, f"{in_bytes(memory[key]):>12}") for key, text in names.items()]
-    if memory["gradients"] and not memory["gradients_at_peak"]:
-        parts[1] = (parts[1][0], f"{parts[1][1]}   not yet there at the peak")
-    share, fixed = device["reserve"]["share"], in_bytes(device["reserve"]["fixed"])
-    room = f"{in_bytes(device['usable'])} of {in_bytes(device['memory'])}"
-    room += f" ({100 * share:.0f} % and {fixed} set aside)"
+def _memory(plan: Plan) -> Rows:
+    memory, device = plan.memory, plan.device
+    later = "   not yet there at the peak" if memory.gradients < memory.update.gradients else ""
+    parts = [
+        ("weights", memory.update.weights, ""),
+        ("gradients", memory.update.gradients, later),
+        ("optimiser", memory.update.optimizer, ""),
+        ("temporary buffers", memory.temporary, ""),
+    ]
+    if memory.in_passes:  # in the update nothing is kept for a backward pass
+        parts.insert(3, ("kept for backward", memory.passes.kept, ""))
+    where = "in the passes" if memory.in_passes else "in the update"
     return [
-        *parts,
-        ("peak", f"{in_bytes(memory['peak']):>12}   {where}"),
-        ("room", room),
-        ("fits", _fits(memory)),
+        *((name, f"{in_bytes(size):>12}{note}") for name, size, note in parts),
+        ("peak", f"{in_bytes(memory.peak):>12}   {where}"),
+        (
+            "room",
+            f"{in_bytes(device.usable)} of {in_bytes(device.memory)} "
+            f"({100 * device.SHARE:.0f} % and {in_bytes(device.FIXED)} set aside)",
+        ),
+        ("fits", _fits(plan)),
     ]
 
 
-def _fits(memory: Data) -> str:
-    most, micro = memory["largest_micro_batch"], memory["micro_batch"]
-    if memory["fits"]:
+def _fits(plan: Plan) -> str:
+    most, again = plan.fit.largest_micro_batch, plan.fit.largest_with_recompute
+    if plan.fit.fits:
         return f"yes; the largest micro-batch that does is {most}"
     text = f"no; the largest micro-batch that does is {most}" if most else "no, not even 1 sequence"
-    again = memory["largest_with_recompute"]
     if again is None:
         return text
-    if again >= micro:
+    if again >= plan.micro_batch:
         return f"{text}; with --recompute it fits"
     return f"{text}; with --recompute {again or 'none'}"
 
 
-def _time(plan: Data) -> Rows:
-    time = plan["time"]
-    how = "measured here" if time["measured"] else "assumed: --mfu"
+def _time(plan: Plan) -> Rows:
+    time = plan.time
+    how = "measured here" if time.measured else "assumed: --mfu"
     rows = [
-        ("hours", f"{time['seconds'] / 3600:.3g} ({duration(time['seconds'])}), of which "
-                  f"{duration(time['validation_seconds'])} to validate"),
-        ("share of the peak rate", f"{time['mfu']:.3g} ({how})"),
-        ("tokens per second", f"{time['tokens_a_second']:,.0f}"),
-    ]  # fmt: skip
-    more = time["more_seconds"]
-    if more and any(more.values()):
-        rows.append(("beside the hours", f"{_hours(more['fused'])} h fused, "
-                     f"{_hours(more['as_it_is'])} h as it is: the rule's own bytes, over the "
-                     "bandwidth"))  # fmt: skip
-    if time["uneven"]:
-        rows.append(("note", "the sequences do not divide: who has one more sets the pace"))
-    if time["reduced_a_step"]:
-        rows.append(("exchanged", f"{in_bytes(time['reduced_a_step'])} of gradients, "
-                     f"{in_bytes(time['gathered_a_step'])} by Muon, a step and GPU: not in the "
-                     "hours"))  # fmt: skip
+        (
+            "hours",
+            f"{time.seconds / 3600:.3g} ({duration(time.seconds)}), of which "
+            f"{duration(time.validation_seconds)} to validate",
+        ),
+        ("share of the peak rate", f"{time.mfu:.3g} ({how})"),
+        ("tokens per second", f"{time.tokens_a_second:,.0f}"),
+    ]
+    more = time.more_seconds
+    if more and (more.fused or more.as_it_is):
+        text = f"{_hours(more.fused)} h fused, {_hours(more.as_it_is)} h as it is"
+        rows.append(("beside the hours", f"{text}: the rule's own bytes, over the bandwidth"))
+    if time.uneven:
+        rows.append(("note", "the sequences do not divide: the largest share sets the pace"))
+    if time.reduced_a_step:
+        sizes = in_bytes(time.reduced_a_step), in_bytes(time.gathered_a_step)
+        text = f"{sizes[0]} of gradients, {sizes[1]} by Muon, per step and GPU"
+        rows.append(("exchanged", f"{text}: not in the hours"))
     return rows
 
 
@@ -164,87 +178,83 @@ def _hours(seconds: float) -> str:
     return f"{seconds / 3600:+.2g}"
 
 
-def _against(found: Data) -> Rows:
-    rule, base = found["rule"], found["baseline"]
+def _against(found: Against) -> Rows:
+    rule, base = found.rule, found.baseline
 
     def moved(key: str) -> str:
-        pair = [in_bytes(each["products_bytes"] + each[key]) for each in (rule, base)]
+        pair = [in_bytes(each.products_bytes + getattr(each, key)) for each in (rule, base)]
         return f"{pair[0]} for {pair[1]}"
 
     def took(key: str) -> str:
-        return f"{1e3 * rule[key]:.3g} ms for {1e3 * base[key]:.3g} ms"
+        return f"{1e3 * getattr(rule, key):.3g} ms for {1e3 * getattr(base, key):.3g} ms"
 
+    bytes_, seconds = "per micro-batch, in the blocks", "(an estimate: rate and bandwidth)"
+    lines: Iterable[tuple[str, float, str]] = (
+        ("work", found.extra_flops, ""),
+        ("bytes moved, as it is", found.extra_bytes_eager, f"{moved('other_bytes')} {bytes_}"),
+        ("bytes moved, fused", found.extra_bytes_fused, moved("fused_bytes")),
+        ("time, as it is", found.extra_seconds_eager, f"{took('eager_seconds')} {seconds}"),
+        ("time, fused", found.extra_seconds_fused, took("fused_seconds")),
+    )
+    return [(name, f"{_percent(share)}   {text}".rstrip()) for name, share, text in lines]
+
+
+def _disk(disk: Disk) -> Rows:
+    data = "not known: say --tokens N or --data FOLDER"
+    if disk.data is not None:
+        data = f"{in_bytes(disk.data)} ({disk.tokens:,} tokens)"
+    whole, model = in_bytes(disk.checkpoint), in_bytes(disk.model)
     return [
-        ("work", _percent(found["extra_flops"])),
-        ("bytes moved, as it is", f"{_percent(found['extra_bytes_eager'])}   "
-                                  f"{moved('other_bytes')} a micro-batch, in the blocks"),
-        ("bytes moved, fused", f"{_percent(found['extra_bytes_fused'])}   {moved('fused_bytes')}"),
-        ("time, as it is", f"{_percent(found['extra_seconds_eager'])}   "
-                                   f"{took('eager_seconds')} (an estimate: rate and bandwidth)"),
-        ("time, fused", f"{_percent(found['extra_seconds_fused'])}   "
-                                f"{took('fused_seconds')}"),
-    ]  # fmt: skip
+        ("a checkpoint", f"{whole} to resume from, {model} the model alone"),
+        ("a run's folder", f"{in_bytes(disk.kept)}, and {in_bytes(disk.needed)} while it saves"),
+        ("data", data),
+    ]
 
 
-def _disk(disk: Data) -> Rows:
-    rows = [
-        ("a checkpoint", f"{in_bytes(disk['checkpoint'])} to resume from, "
-                         f"{in_bytes(disk['model'])} the model alone"),
-        ("a run's folder", f"{in_bytes(disk['kept'])}, and {in_bytes(disk['needed'])} while it "
-                           "saves"),
-    ]  # fmt: skip
-    if disk["data"] is not None:
-        rows.append(("data", f"{in_bytes(disk['data'])} ({disk['tokens']:,} tokens)"))
-    else:
-        rows.append(("data", "not known: say --tokens N or --data FOLDER"))
-    return rows
+HEAD = "rule|parameters|beyond GD|FLOPs/token|kept|peak|largest|hours|more|FLOPs|bytes|fused"
 
 
-def plan_table(plans: Sequence[Data]) -> str:
+def plan_table(plans: Sequence[Plan]) -> str:
     """A row per rule."""
-    head = ("rule", "parameters", "beyond GD", "FLOPs/token", "kept", "peak", "largest", "hours",
-            "more", "FLOPs", "bytes", "fused")  # fmt: skip
-    rows = [head, *(_row(plan) for plan in plans)]
     first = plans[0]
-    run, memory, time = first["run"], first["memory"], first["time"]
-    how = "measured" if time["measured"] else "assumed"
+    recipe, how = first.config.recipe, "measured" if first.time.measured else "assumed"
     notes = [
-        f"{run['steps']:,} steps of {run['sequences']} sequences on {run['gpus']} x "
-        f"{first['device']['label']}, {run['precision']}, {time['mfu']:.2g} of its peak ({how})",
-        f"kept for backward and peak: at micro-batch {memory['micro_batch']}; largest: the largest "
+        f"{recipe.steps:,} steps of {recipe.sequences} sequences on {first.gpus} x "
+        f"{first.device.label}, {first.precision}, {first.time.mfu:.2g} of its peak ({how})",
+        f"kept for backward and peak: at micro-batch {first.micro_batch}; largest: the largest "
         "that fits; FLOPs/token: forward",
         f"FLOPs, bytes (as it is), fused: of a micro-batch in the blocks, beyond "
-        f"{first['against']['name']}; more: hours that the bytes of the fused rule add",
+        f"{first.against.name}; more: hours that the bytes of the fused rule add",
     ]
+    rows = [tuple(HEAD.split("|")), *(_row(plan) for plan in plans)]
     return "\n".join([*aligned(rows), "", *notes])
 
 
-def _row(plan: Data) -> tuple[str, ...]:
-    memory, against, more = plan["memory"], plan["against"], plan["time"]["more_seconds"]
+def _row(plan: Plan) -> tuple[str, ...]:
+    memory, against, more = plan.memory, plan.against, plan.time.more_seconds
     return (
-        plan["rule"],
-        f"{plan['parameters']['all']:,}",
-        f"{plan['parameters']['extra']:,}",
-        _count(plan["flops"]["total"]["forward"]),
-        in_bytes(memory["kept"]),
-        in_bytes(memory["peak"]) + ("" if memory["fits"] else "!"),
-        str(memory["largest_micro_batch"] or "none"),
-        f"{plan['time']['seconds'] / 3600:.3g}",
-        _hours(more["fused"]) if more else "",
-        _percent(against["extra_flops"]),
-        _percent(against["extra_bytes_eager"]),
-        _percent(against["extra_bytes_fused"]),
+        plan.config.model.rule.name,
+        f"{plan.parameters.all:,}",
+        f"{plan.extra_parameters:,}",
+        _count(plan.work.total.forward),
+        in_bytes(memory.passes.kept),
+        in_bytes(memory.peak) + ("" if plan.fit.fits else "!"),
+        str(plan.fit.largest_micro_batch or "none"),
+        f"{plan.time.seconds / 3600:.3g}",
+        _hours(more.fused) if more else "",
+        _percent(against.extra_flops),
+        _percent(against.extra_bytes_eager),
+        _percent(against.extra_bytes_fused),
     )
 
 
-def device_table(devices: Sequence[Data]) -> str:
+def device_table(devices: Iterable[Device]) -> str:
     """What is known of devices."""
     rows = [("name", "", "memory", "bandwidth", "bfloat16", "float32")]
     for each in devices:
-        sizes = f"{_giga(each['memory'])}B", f"{_giga(each['bandwidth'])}B/s"
-        rates = [f"{_giga(each[key])}FLOP/s" if each[key] else "none"
-                 for key in ("bfloat16", "float32")]  # fmt: skip
-        rows.append((each["name"], each["label"], *sizes, *rates))
+        low = f"{_giga(each.bfloat16)}FLOP/s" if each.bfloat16 else "none"
+        sizes = f"{_giga(each.memory)}B", f"{_giga(each.bandwidth)}B/s"
+        rows.append((each.name, each.label, *sizes, low, f"{_giga(each.float32)}FLOP/s"))
     note = "From the makers' data sheets, dense rates; none is measured here. cpu: this machine."
     return "\n".join([*aligned(rows, left=2), "", note])
 

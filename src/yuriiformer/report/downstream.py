@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PAPER_TASKS, paper_downstream, task_references
 from yuriiformer.comparison.statistics import summary
-from yuriiformer.report.results import NONE, Cell, Column, ResultTable, Row
+from yuriiformer.report.table import NONE, Cell, Column, ResultTable, Row
 from yuriiformer.report.tables_latex import escape
 from yuriiformer.runs.scores import TaskScore
 

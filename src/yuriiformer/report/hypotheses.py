@@ -7,7 +7,8 @@ from collections import Counter
 from yuriiformer.comparison.hypotheses import Verdict
 from yuriiformer.comparison.outcomes import Comparison
 from yuriiformer.report.headline import p_text
-from yuriiformer.report.results import NONE, Cell, Column, ResultTable, Row, signed
+from yuriiformer.report.results import signed
+from yuriiformer.report.table import NONE, Cell, Column, ResultTable, Row
 
 TITLE = "Hypotheses"
 LATE = "late"

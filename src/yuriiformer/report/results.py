@@ -1,9 +1,13 @@
-"""The table of results: the one definition of what it says, for page, terminal and files alike."""
+"""The table of results: the one definition of what it says, for page, terminal and files alike.
+
+A column is one entry of `COLUMNS`: its title, what it means, how its cell is made, when it is left
+out.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,119 +15,19 @@ from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup
 from yuriiformer.comparison.paper import FOOTNOTE, PaperFigure, figure_of_rule
 from yuriiformer.comparison.statistics import Summary
 from yuriiformer.config import Machine
+from yuriiformer.report.table import NONE, Cell, Column, ResultTable, Row
 
-NONE = "–"  # a number that does not exist
 MINUS = "−"
-LOSSES = ("final", "exact", "best", "train")  # those that are set in bold
-OF_PAPER = ("final", "best", "train")
 TITLES = {"final": "Final", "exact": "Exact", "best": "Best"}
-OPTIONAL = ("exact", "differs", "paper_final", "paper_best", "paper_train")  # left out if empty
+MakeCell = Callable[[Comparison, Outcome], Cell]
 
 
-@dataclass(frozen=True)
-class Column:
-    key: str
-    title: str
-    help: str
-    numeric: bool = True
-    lower_is_better: bool | None = None
+@dataclass(frozen=True, kw_only=True)
+class ResultColumn(Column):
+    """``optional`` ones are left out where every cell is empty."""
 
-
-@dataclass(frozen=True)
-class Cell:
-    """``value`` is what a table is sorted by."""
-
-    text: str
-    value: float | str | None = None
-    bold: bool = False
-    help: str = ""
-
-    @property
-    def empty(self) -> bool:
-        return self.text in ("", NONE)
-
-
-@dataclass(frozen=True)
-class Row:
-    arm_slug: str
-    cells: dict[str, Cell]
-
-
-@dataclass(frozen=True)
-class ResultTable:
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    footnotes: tuple[str, ...] = ()
-
-    def column(self, key: str) -> Column:
-        return next(each for each in self.columns if each.key == key)
-
-    def to_payload(self) -> dict[str, Any]:
-        """As plain data for a page."""
-        columns = [
-            {
-                "key": each.key,
-                "title": each.title,
-                "help": each.help,
-                "numeric": each.numeric,
-                "lower_is_better": each.lower_is_better,
-            }
-            for each in self.columns
-        ]
-        rows = [
-            {
-                "arm": row.arm_slug or None,
-                "cells": {key: _plain(cell) for key, cell in row.cells.items()},
-            }
-            for row in self.rows
-        ]
-        return {"columns": columns, "rows": rows}
-
-
-def _plain(cell: Cell) -> dict[str, Any]:
-    found: dict[str, Any] = {"text": cell.text, "value": cell.value}
-    if cell.bold:
-        found["bold"] = True
-    if cell.help:
-        found["help"] = cell.help
-    return found
-
-
-COLUMNS = (
-    Column("arm", "Arm", "What is compared: a rule, perhaps with other settings.", numeric=False),
-    Column("final", "Final", "Validation loss after the last step, in nats per token: mean over "
-           "the finished seeds ± half its 95 % interval.", lower_is_better=True),
-    Column("exact", "Exact", "The same over the whole validation split, every token but the first "
-           "once.", lower_is_better=True),
-    Column("paper_final", "Final (paper)", "The paper's.", lower_is_better=True),
-    Column("difference", "Difference", "{metric} minus the baseline's, seed by seed: mean and its "
-           "95 % interval.", lower_is_better=True),
-    Column("p", "p (Holm)", "Of the paired two-sided t test that the difference is zero, "
-           "corrected for the number of arms (Holm).", lower_is_better=None),
-    Column("detectable", "Detectable", "The true difference that this many seeds with this spread "
-           "would have shown with probability 0.8.", lower_is_better=None),
-    Column("best", "Best", "Lowest validation loss of a run: the lowest of many, so it flatters.",
-           lower_is_better=True),
-    Column("paper_best", "Best (paper)", "The paper's.", lower_is_better=True),
-    Column("best_step", "Step of Best", "When it was reached: mean over seeds."),
-    Column("train", "Train", "Mean training loss of the last step's batch.", lower_is_better=True),
-    Column("paper_train", "Train (paper)", "The paper's.", lower_is_better=True),
-    Column("seeds", "Seeds", "Runs that finished, of all."),
-    Column("speedup_steps", "Speed-up, steps", "The baseline's steps to its own best loss, divided "
-           "by this arm's steps to the same loss.", lower_is_better=False),
-    Column("speedup_time", "Speed-up, time", "The same in seconds of training.",
-           lower_is_better=False),
-    Column("tokens_per_second", "Tokens/s", "Median over a run's steps.", lower_is_better=False),
-    Column("parameters", "Parameters", "Without positions and without the v0 tables, as the paper "
-           "counts.", lower_is_better=None),
-    Column("start_tables", "v0 tables", "Parameters of the token tables that further streams "
-           "start from."),
-    Column("flops_a_token", "FLOPs/token", "Of training: forward and backward pass, products of "
-           "matrices.", lower_is_better=None),
-    Column("calls", "Attn + MLP", "How often a block calls each oracle.", numeric=False),
-    Column("differs", "Differs in", "Settings other than the baseline's, beyond the rule.",
-           numeric=False),
-)  # fmt: skip
+    cell: MakeCell
+    optional: bool = False
 
 
 def styles(comparison: Comparison) -> dict[str, int]:
@@ -135,27 +39,19 @@ def styles(comparison: Comparison) -> dict[str, int]:
 
 def result_table(comparison: Comparison) -> ResultTable:
     """A row for each arm, in their order."""
-    bold = {metric: lowest(comparison.outcomes, metric) for metric in LOSSES}
-    rows = []
-    for each in comparison.outcomes:
-        base = each.arm.slug == comparison.baseline.slug
-        cells = {
-            "arm": Cell(each.arm.label, each.arm.label, help=each.arm.rule.note),
-            **{m: _loss(getattr(each, m), each.arm.slug in bold[m]) for m in LOSSES},
-            **(_against_itself() if base else _against(each)),
-            "best_step": _number(each.best_step.mean, "{:,.0f}"),
-            **_cost(each),
-            **_paper(comparison.preset, each),
-        }
-        rows.append(Row(each.arm.slug, {column.key: cells[column.key] for column in COLUMNS}))
-    empty = {key for key in OPTIONAL if all(row.cells[key].empty for row in rows)}
+    rows = [
+        Row(each.arm.slug, {column.key: column.cell(comparison, each) for column in COLUMNS})
+        for each in comparison.outcomes
+    ]
     named = TITLES[comparison.metric]
-    kept = [replace(column, help=column.help.replace("{metric}", named))
-            for column in COLUMNS if column.key not in empty]  # fmt: skip
-    keys = [column.key for column in kept]
-    shown = tuple(Row(r.arm_slug, {key: r.cells[key] for key in keys}) for r in rows)
-    unclear = any(cell.help == FOOTNOTE for row in shown for cell in row.cells.values())
-    return ResultTable(tuple(kept), shown, (FOOTNOTE,) if unclear else ())
+    shown = [
+        replace(column, help=column.help.replace("{metric}", named))
+        for column in COLUMNS
+        if not column.optional or not all(row.cells[column.key].empty for row in rows)
+    ]
+    kept = tuple(Row(r.arm_slug, {each.key: r.cells[each.key] for each in shown}) for r in rows)
+    unclear = any(cell.help == FOOTNOTE for row in kept for cell in row.cells.values())
+    return ResultTable(tuple(shown), kept, (FOOTNOTE,) if unclear else ())
 
 
 def lowest(outcomes: Sequence[Outcome], metric: str) -> set[str]:
@@ -176,14 +72,19 @@ def lowest(outcomes: Sequence[Outcome], metric: str) -> set[str]:
     return found
 
 
-def _loss(found: Summary, bold: bool) -> Cell:
-    if found.mean is None:
-        return Cell(NONE, help="No seed has finished.")
-    if found.low is None or found.high is None:
-        return Cell(f"{found.mean:.3f}", found.mean, bold, "One seed: no interval.")
-    half = (found.high - found.low) / 2
-    said = f"Mean of {found.n} seeds, 95 % interval {found.low:.4f} to {found.high:.4f}."
-    return Cell(f"{found.mean:.3f} ± {_small(half)}", found.mean, bold, said)
+def _loss(metric: str) -> MakeCell:
+    def cell(comparison: Comparison, each: Outcome) -> Cell:
+        found: Summary = getattr(each, metric)
+        bold = each.arm.slug in lowest(comparison.outcomes, metric)
+        if found.mean is None:
+            return Cell(NONE, help="No seed has finished.")
+        if found.low is None or found.high is None:
+            return Cell(f"{found.mean:.3f}", found.mean, bold, "One seed: no interval.")
+        half = (found.high - found.low) / 2
+        said = f"Mean of {found.n} seeds, 95 % interval {found.low:.4f} to {found.high:.4f}."
+        return Cell(f"{found.mean:.3f} ± {_small(half)}", found.mean, bold, said)
+
+    return cell
 
 
 def _small(value: float) -> str:
@@ -203,37 +104,38 @@ def _number(value: float | None, form: str, help_text: str = "") -> Cell:
     return Cell(form.format(value), value, help=help_text)
 
 
-def _against_itself() -> dict[str, Cell]:
-    said = "The others are compared with this arm."
-    return {
-        "difference": Cell("baseline", 0.0, help=said),
-        "p": Cell(NONE),
-        "detectable": Cell(NONE),
-        "speedup_steps": Cell(NONE, help=said),
-        "speedup_time": Cell(NONE, help=said),
-    }
+def _beside_baseline(text: str, make: Callable[[Outcome], Cell]) -> MakeCell:
+    """Of an arm beside the baseline; ``text`` is the baseline's own."""
+
+    def cell(comparison: Comparison, each: Outcome) -> Cell:
+        if each.arm.slug != comparison.baseline.slug:
+            return make(each)
+        value = None if text == NONE else 0.0
+        return Cell(text, value, help="The others are compared with this arm.")
+
+    return cell
 
 
-def _against(each: Outcome) -> dict[str, Cell]:
-    """What is said beside the baseline."""
+def _difference(each: Outcome) -> Cell:
     found = each.difference
-    cell = Cell(NONE, help="No seed has finished in both arms.")
-    if found.mean is not None:
-        text, said = signed(found.mean), "One common seed: no interval."
-        if found.low is not None and found.high is not None:
-            text += f" [{signed(found.low)}, {signed(found.high)}]"
-            said = f"Over {found.n} common seeds."
-        cell = Cell(text, found.mean, help=said)
-    p = found.p_holm
-    return {
-        "difference": cell,
-        "p": _number(p, "<0.001" if p is not None and p < 0.0005 else "{:.3f}",
-                     "" if found.p is None else f"Uncorrected p = {found.p:.2g}."),
-        "detectable": Cell(NONE) if found.detectable is None
-        else Cell(_small(found.detectable), found.detectable),
-        "speedup_steps": _speedup(each.speedup_steps),
-        "speedup_time": _speedup(each.speedup_time),
-    }  # fmt: skip
+    if found.mean is None:
+        return Cell(NONE, help="No seed has finished in both arms.")
+    text, said = signed(found.mean), "One common seed: no interval."
+    if found.low is not None and found.high is not None:
+        text += f" [{signed(found.low)}, {signed(found.high)}]"
+        said = f"Over {found.n} common seeds."
+    return Cell(text, found.mean, help=said)
+
+
+def _p(each: Outcome) -> Cell:
+    p, alone = each.difference.p_holm, each.difference.p
+    said = "" if alone is None else f"Uncorrected p = {alone:.2g}."
+    return _number(p, "<0.001" if p is not None and p < 0.0005 else "{:.3f}", said)
+
+
+def _detectable(each: Outcome) -> Cell:
+    found = each.difference.detectable
+    return Cell(NONE) if found is None else Cell(_small(found), found)
 
 
 def _speedup(found: Speedup) -> Cell:
@@ -245,23 +147,24 @@ def _speedup(found: Speedup) -> Cell:
     return Cell(f"{found.ratio:.2f} ×{part}", found.ratio)
 
 
-def _cost(each: Outcome) -> dict[str, Cell]:
-    arm = each.arm
-    finished = sum(run.finished and not run.diverged for run in arm.runs)
-    words = {run.seed: "diverged" if run.diverged else run.status for run in arm.runs}
+def _seeds(comparison: Comparison, each: Outcome) -> Cell:
+    runs = each.arm.runs
+    finished = sum(run.finished and not run.diverged for run in runs)
+    words = {run.seed: "diverged" if run.diverged else run.status for run in runs}
     status = "; ".join(f"seed {seed}: {word}" for seed, word in words.items() if word != "finished")
-    calls = " + ".join(str(count) for count in arm.rule.oracle_calls.values())
-    differs = ", ".join(f"{name}={_show(own)}" for name, (_, own) in arm.differs.items())
-    before = ", ".join(f"{name}={_show(base)}" for name, (base, _) in arm.differs.items())
-    return {
-        "seeds": Cell(f"{finished}/{len(arm.runs)}", finished, help=status),
-        "tokens_per_second": _number(each.tokens_per_second, "{:,.0f}"),
-        "parameters": _size(each.parameters),
-        "start_tables": _size(each.start_tables),
-        "flops_a_token": _number(each.flops_a_token, "{:.3g}", _exact(each.flops_a_token)),
-        "calls": Cell(calls, calls),
-        "differs": Cell(differs or NONE, differs or None, help=before and f"Baseline: {before}."),
-    }
+    return Cell(f"{finished}/{len(runs)}", finished, help=status)
+
+
+def _calls(comparison: Comparison, each: Outcome) -> Cell:
+    calls = " + ".join(str(count) for count in each.arm.rule.oracle_calls.values())
+    return Cell(calls, calls)
+
+
+def _differs(comparison: Comparison, each: Outcome) -> Cell:
+    items = each.arm.differs.items()
+    own = ", ".join(f"{name}={_show(value)}" for name, (_, value) in items)
+    before = ", ".join(f"{name}={_show(value)}" for name, (value, _) in items)
+    return Cell(own or NONE, own or None, help=before and f"Baseline: {before}.")
 
 
 def _show(value: Any) -> str:
@@ -282,21 +185,189 @@ def _size(value: float | None) -> Cell:
     return Cell(f"{value:.0f}", value)
 
 
-def _paper(preset: str | None, each: Outcome) -> dict[str, Cell]:
-    """The paper's figures; candidates of unclear label are sorted by the lower one."""
-    figure = paper_figure_of(preset, each)
-    cells = {}
-    for metric in OF_PAPER:
+def _paper(metric: str) -> MakeCell:
+    """The paper's figure; candidates of unclear label are sorted by the lower one."""
+
+    def cell(comparison: Comparison, each: Outcome) -> Cell:
+        figure = paper_figure_of(comparison.preset, each)
         text = "" if figure is None else figure.text(metric)
         if figure is None or not text:
-            cells[f"paper_{metric}"] = Cell(NONE)
-            continue
-        said = FOOTNOTE if figure.unclear else ""
-        cells[f"paper_{metric}"] = Cell(text, min(figure.values(metric)), help=said)
-    return cells
+            return Cell(NONE)
+        return Cell(text, min(figure.values(metric)), help=FOOTNOTE if figure.unclear else "")
+
+    return cell
 
 
 def paper_figure_of(preset: str | None, each: Outcome) -> PaperFigure | None:
     """The paper's figure for an arm: of its rule, if it differs in nothing but the machine."""
     machine = {part.name for part in fields(Machine)}
     return figure_of_rule(preset, each.arm.rule) if set(each.arm.differs) <= machine else None
+
+
+COLUMNS = (
+    ResultColumn(
+        key="arm",
+        title="Arm",
+        help="What is compared: a rule, perhaps with other settings.",
+        numeric=False,
+        cell=lambda _, each: Cell(each.arm.label, each.arm.label, help=each.arm.rule.note),
+    ),
+    ResultColumn(
+        key="final",
+        title="Final",
+        help="Validation loss after the last step, in nats per token: mean over the finished "
+        "seeds ± half its 95 % interval.",
+        lower_is_better=True,
+        cell=_loss("final"),
+    ),
+    ResultColumn(
+        key="exact",
+        title="Exact",
+        help="The same over the whole validation split, every token but the first once.",
+        lower_is_better=True,
+        cell=_loss("exact"),
+        optional=True,
+        drop=1,
+    ),
+    ResultColumn(
+        key="paper_final",
+        title="Final (paper)",
+        help="The paper's.",
+        lower_is_better=True,
+        cell=_paper("final"),
+        optional=True,
+        drop=6,
+    ),
+    ResultColumn(
+        key="difference",
+        title="Difference",
+        help="{metric} minus the baseline's, seed by seed: mean and its 95 % interval.",
+        lower_is_better=True,
+        cell=_beside_baseline("baseline", _difference),
+    ),
+    ResultColumn(
+        key="p",
+        title="p (Holm)",
+        help="Of the paired two-sided t test that the difference is zero, corrected for the "
+        "number of arms (Holm).",
+        cell=_beside_baseline(NONE, _p),
+        drop=2,
+    ),
+    ResultColumn(
+        key="detectable",
+        title="Detectable",
+        help="The true difference that this many seeds with this spread would have shown with "
+        "probability 0.8.",
+        cell=_beside_baseline(NONE, _detectable),
+        drop=12,
+    ),
+    ResultColumn(
+        key="best",
+        title="Best",
+        help="Lowest validation loss of a run: the lowest of many, so it flatters.",
+        lower_is_better=True,
+        cell=_loss("best"),
+    ),
+    ResultColumn(
+        key="paper_best",
+        title="Best (paper)",
+        help="The paper's.",
+        lower_is_better=True,
+        cell=_paper("best"),
+        optional=True,
+        drop=7,
+    ),
+    ResultColumn(
+        key="best_step",
+        title="Step of Best",
+        help="When it was reached: mean over seeds.",
+        cell=lambda _, each: _number(each.best_step.mean, "{:,.0f}"),
+        drop=9,
+    ),
+    ResultColumn(
+        key="train",
+        title="Train",
+        help="Mean training loss of the last step's batch.",
+        lower_is_better=True,
+        cell=_loss("train"),
+    ),
+    ResultColumn(
+        key="paper_train",
+        title="Train (paper)",
+        help="The paper's.",
+        lower_is_better=True,
+        cell=_paper("train"),
+        optional=True,
+        drop=8,
+    ),
+    ResultColumn(
+        key="seeds",
+        title="Seeds",
+        help="Runs that finished, of all.",
+        cell=_seeds,
+        drop=3,
+    ),
+    ResultColumn(
+        key="speedup_steps",
+        title="Speed-up, steps",
+        help="The baseline's steps to its own best loss, divided by this arm's steps to the same "
+        "loss.",
+        lower_is_better=False,
+        cell=_beside_baseline(NONE, lambda each: _speedup(each.speedup_steps)),
+        drop=4,
+    ),
+    ResultColumn(
+        key="speedup_time",
+        title="Speed-up, time",
+        help="The same in seconds of training.",
+        lower_is_better=False,
+        cell=_beside_baseline(NONE, lambda each: _speedup(each.speedup_time)),
+        drop=11,
+    ),
+    ResultColumn(
+        key="tokens_per_second",
+        title="Tokens/s",
+        help="Median over a run's steps.",
+        lower_is_better=False,
+        cell=lambda _, each: _number(each.tokens_per_second, "{:,.0f}"),
+        drop=10,
+    ),
+    ResultColumn(
+        key="parameters",
+        title="Parameters",
+        help="Without positions and without the v0 tables, as the paper counts.",
+        cell=lambda _, each: _size(each.parameters),
+        drop=13,
+    ),
+    ResultColumn(
+        key="start_tables",
+        title="v0 tables",
+        help="Parameters of the token tables that further streams start from.",
+        cell=lambda _, each: _size(each.start_tables),
+        drop=15,
+    ),
+    ResultColumn(
+        key="flops_a_token",
+        title="FLOPs/token",
+        help="Of training: forward and backward pass, products of matrices.",
+        cell=lambda _, each: _number(each.flops_a_token, "{:.3g}", _exact(each.flops_a_token)),
+        drop=16,
+    ),
+    ResultColumn(
+        key="calls",
+        title="Attn + MLP",
+        help="How often a block calls each oracle.",
+        numeric=False,
+        cell=_calls,
+        drop=14,
+    ),
+    ResultColumn(
+        key="differs",
+        title="Differs in",
+        help="Settings other than the baseline's, beyond the rule.",
+        numeric=False,
+        cell=_differs,
+        optional=True,
+        drop=5,
+    ),
+)

@@ -14,7 +14,8 @@ from typing import Any
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PaperFigure
 from yuriiformer.display.columns import display_width, printable
-from yuriiformer.report.results import Cell, Column, ResultTable, paper_figure_of
+from yuriiformer.report.results import paper_figure_of
+from yuriiformer.report.table import Cell, Column, ResultTable
 from yuriiformer.report.tables_latex import latex, latex_document, latex_sizes
 from yuriiformer.runs.run import Run
 
@@ -29,12 +30,6 @@ __all__ = (
     "plain",
 )
 
-ALWAYS = ("arm", "final", "difference", "best", "train")
-THEN = (  # as far as a terminal is wide, in this order
-    "exact", "p", "seeds", "speedup_steps", "differs", "paper_final", "paper_best", "paper_train",
-    "best_step", "tokens_per_second", "speedup_time", "detectable", "parameters", "calls",
-    "start_tables", "flops_a_token",
-)  # fmt: skip
 BARE = (("best", "train"), ("final",), ("difference",))  # lose their intervals, in this order
 GAP = 2
 LABEL = 28  # before intervals go, labels are cut to this
@@ -66,7 +61,7 @@ def plain(table: ResultTable, width: int = 100) -> str:
     """For a terminal: the columns that fit its width, aligned. Where not even the most important
     ones do, intervals are left out, and at last labels are cut."""
     texts = {column.key: _column_texts(table, column) for column in table.columns}
-    kept = [key for key in ALWAYS if key in texts]
+    kept = [column.key for column in table.columns if column.drop == 0]
     for bare in ((), *BARE):
         texts |= {key: [_bare(text) for text in texts[key]] for key in bare}
         widths = {key: max(map(display_width, column)) for key, column in texts.items()}
@@ -75,10 +70,10 @@ def plain(table: ResultTable, width: int = 100) -> str:
             break
     if room < 0:
         widths["arm"] = max(8, widths["arm"] + room)
-    for key in THEN:
-        if key in widths and widths[key] + GAP <= room:
-            kept.append(key)
-            room -= widths[key] + GAP
+    for column in sorted(table.columns, key=lambda each: each.drop):
+        if column.drop and widths[column.key] + GAP <= room:
+            kept.append(column.key)
+            room -= widths[column.key] + GAP
     shown = [column for column in table.columns if column.key in kept]
     lines = _lines(shown, texts, widths, width)
     starred = any(row.cells[key].bold for row in table.rows for key in kept)

@@ -54,7 +54,7 @@ class RunFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            self.release()
+            self.close()
             raise RunError(f"another process is training into {self.path} right now") from None
         self._lock.truncate(0)
         self._lock.write(job.encode())
@@ -72,7 +72,8 @@ class RunFolder:
             return False
         return False
 
-    def release(self) -> None:
+    def close(self) -> None:
+        """Let others train into it."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None

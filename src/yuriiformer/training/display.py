@@ -1,22 +1,16 @@
-"""What a person sees of a training run: the plan, live progress, the end."""
+"""What a person sees of a training run: live progress."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
-from collections.abc import Mapping
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
-
-from yuriiformer.files import in_bytes
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
-
-    from yuriiformer.config import TrainConfig
-    from yuriiformer.costs.plan import Plan
 
 EVERY_SECONDS = 10.0  # between lines where no terminal is
 
@@ -30,36 +24,6 @@ def duration(seconds: float) -> str:
         return f"{minutes}:{rest:02d}"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours / 24:.1f} days"
-
-
-def plan_text(config: TrainConfig, plan: Plan, resolved: Mapping[str, Any]) -> str:
-    """The plan of a run, before it runs."""
-    model, recipe = config.model, config.recipe
-    tables = f", and {plan.start_tables:,} in start tables" if plan.start_tables else ""
-    frozen = f", {plan.frozen:,} frozen (never reach the logits)" if plan.frozen else ""
-    micro = min(config.machine.micro_batch, recipe.sequences)
-    epochs = recipe.steps / plan.steps_per_epoch
-    matrices = (f"Muon {recipe.muon_lr:g}" if recipe.uses_muon
-                else f"AdamW for everything, matrices {recipe.matrix_peak:g}")  # fmt: skip
-    lines = [
-        ("rule", f"{model.rule.name}: {model.rule.label}"),
-        ("model", f"{model.n_layer} layers, {model.n_head} heads, d = {model.d_model}, context "
-                  f"{model.context}, vocabulary {model.vocab_size:,} ({model.real_vocab:,} real)"),
-        ("parameters", f"{plan.parameters:,}{tables}; {plan.all_parameters:,} in all{frozen}"),
-        ("step", f"{recipe.sequences} sequences, {plan.tokens_a_step:,} tokens, in micro-batches "
-                 f"of {micro}"),
-        ("run", f"{recipe.steps:,} steps ({recipe.warmup_steps:,} warmup), {plan.tokens:,} tokens, "
-                f"{epochs:.2f} epochs of {plan.steps_per_epoch:,.1f} steps"),
-        ("rates", f"{matrices}, AdamW {recipe.adamw_lr:g}, coefficients "
-                  f"{recipe.adamw_lr * recipe.coefficient_lr:g}"),
-        ("machine", f"{resolved['device']}, {resolved['dtype']}, "
-                    f"{'compiled' if resolved['compiled'] else 'not compiled'}"),
-        ("memory", f"{in_bytes(plan.memory)}: weights {in_bytes(plan.weights)}, gradients "
-                   f"{in_bytes(plan.gradients)}, optimiser {in_bytes(plan.optimizer)}, kept for "
-                   f"the backward pass {in_bytes(plan.activations) if plan.activations else '?'}"),
-        ("work", f"{plan.flops:.2e} floating-point operations"),
-    ]  # fmt: skip
-    return "\n".join(f"{name:<12}{text}" for name, text in lines)
 
 
 class Display:
@@ -104,9 +68,7 @@ class Display:
                 self.bar.console.print(text, markup=False, highlight=False)
             else:
                 print(text, file=self.stream, flush=True)
-        except (
-            OSError
-        ):  # the reader of a pipe has gone: training continues, metrics.jsonl has it all
+        except OSError:  # the reader of a pipe has gone: metrics.jsonl has it all
             self.stream, self.bar = StringIO(), None
 
     def record(self, record: dict[str, Any]) -> None:

@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from yuriiformer.errors import ConfigError, RunError, YuriiError
+from yuriiformer.errors import RunError, YuriiError
+from yuriiformer.model.device import choose_device
 
 Result = TypeVar("Result")
 
@@ -148,34 +149,3 @@ def restarted() -> bool:
 def job() -> str:
     """What stays the same when torchrun starts its processes again, and only then."""
     return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {os.getppid()}"
-
-
-def choose_device(name: str, local_rank: int = 0) -> torch.device:
-    """The device that a configuration's word means on this machine."""
-    if name == "auto":
-        if torch.cuda.is_available():
-            return _gpu(local_rank)
-        return torch.device("cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"unknown device {name!r}: use auto, cpu, cuda, cuda:N or mps") from None
-    there = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if not there.get(device.type, False):
-        raise ConfigError(f"device {name!r} is not there on this machine: use --device cpu")
-    if device.type != "cuda":
-        return device
-    if name != "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
-        raise ConfigError(f"--device {name} is one GPU: with several processes use --device cuda")
-    return _gpu(local_rank if name == "cuda" else device.index)
-
-
-def _gpu(index: int) -> torch.device:
-    count = torch.cuda.device_count()
-    if index >= count:
-        raise ConfigError(f"GPU {index} is not there: this machine has {count} (one per process)")
-    return torch.device("cuda", index)

@@ -1,4 +1,4 @@
-"""Going on with a run: the same run, from the newest checkpoint that is whole."""
+"""Resuming a run: the same run, from the newest checkpoint that is whole."""
 
 from __future__ import annotations
 
@@ -18,23 +18,19 @@ from yuriiformer.training.state import versions
 
 
 def open_run(
-    folder: RunFolder,
-    config: TrainConfig,
-    identity: dict[str, Any],
-    resolved: dict[str, Any],
-    plan: dict[str, Any],
-    allow_changed: Sequence[str],
-    say: Say,
+    folder: RunFolder, now: dict[str, Any], allow_changed: Sequence[str], say: Say
 ) -> Checkpoint | None:
-    """Begin a run's folder, or find where to resume; refuses what would be another run."""
-    now = {"config": config.to_dict(), "data": identity, "resolved": resolved, "plan": plan}
+    """Begin a run's folder, or find where to resume; refuses what would be another run.
+
+    ``now`` is what ``config.json`` would say of the run as it is asked for.
+    """
     if not folder.exists:
         folder.write_config({**now, "versions": versions()})
         return None
     saved = folder.read_config()
-    changes = _changes(saved, now["config"], identity)
+    changes = _changes(saved, now["config"], now["data"])
     _refuse(folder, changes, allow_changed)
-    elsewhere = differences({"": saved["resolved"]}, {"": resolved})
+    elsewhere = differences({"": saved["resolved"]}, {"": now["resolved"]})
     for name, (before, after) in elsewhere.items():
         say(f"note: {name} was {before} and is now {after}: numbers agree up to rounding")
     checkpoint = _newest(folder, say)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,27 +12,66 @@ from typing import Any
 import torch
 
 from yuriiformer.config import TrainConfig
-from yuriiformer.costs.plan import Plan, make_plan
+from yuriiformer.costs.run import RunCosts, run_costs
 from yuriiformer.data.store import TokenStore
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.precision import compute_dtype
 from yuriiformer.runs.checkpoint import Checkpoint
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.runs.metrics import MetricsFile, cut_metrics
 from yuriiformer.training import rng
 from yuriiformer.training.batches import Batches
 from yuriiformer.training.coefficients import saturated
 from yuriiformer.training.compiling import compile_model, compiles
 from yuriiformer.training.corpus import data_identity, fill_vocabulary
-from yuriiformer.training.listeners import Listener, Say, check_listeners, listeners
-from yuriiformer.training.loop import Loop, Outcome
+from yuriiformer.training.journal import Journal, open_journal
+from yuriiformer.training.listeners import Listener, Say, check_listeners
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
 from yuriiformer.training.resume import check_changed, open_run
 from yuriiformer.training.state import Saver, State, check_space, restore
 from yuriiformer.training.stop import Stopper
+from yuriiformer.training.trainer import Outcome, Trainer
 
-MakeListener = Callable[[TrainConfig, Plan, State], Listener]
+MakeListener = Callable[[TrainConfig, RunCosts, State], Listener]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a configuration comes to with its data, on this machine."""
+
+    config: TrainConfig  # with the data's vocabulary
+    store: TokenStore
+    processes: Processes
+    batches: Batches
+    dtype: torch.dtype
+    costs: RunCosts
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """What is not in the configuration and may still change a number's last digits."""
+        device = self.processes.device
+        return {
+            "device": device.type,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "compiled": compiles(self.config.machine.compile, device, self.costs.flops),
+            "threads": torch.get_num_threads(),
+            "processes": self.processes.size,
+        }
+
+
+def resolve(config: TrainConfig, data: str | Path) -> Setting:
+    """Open the data, find the processes and the device; whatever cannot work is said here."""
+    store = TokenStore.open(data)
+    config = fill_vocabulary(config, store)
+    processes = find_processes(config.machine.device)
+    return Setting(
+        config,
+        store,
+        processes,
+        Batches(store, config, processes),
+        compute_dtype(config.machine.precision, processes.device),
+        run_costs(config, len(store.train)),
+    )
 
 
 @dataclass(frozen=True)
@@ -66,58 +105,76 @@ def train(
         listener: makes one more listener to the run's records (the leading process only).
         say: where remarks go (the leading process only).
     """
-    store = TokenStore.open(data)
-    config = fill_vocabulary(config, store)
-    folder = RunFolder(out)
     check_changed(allow_changed)
     check_listeners(config)
-    resume = resume or (restarted() and folder.begun_by(job()))
-    processes = find_processes(config.machine.device)
+    here = resolve(config, data)
+    processes = here.processes
     speak = say if processes.leads else _quiet
-    with Stopper(speak) as stopper, _settled(config, processes):
-        batches = Batches(store, config, processes)
-        dtype = compute_dtype(config.machine.precision, processes.device)
-        plan = make_plan(config, store, processes.size, dtype)
-        resolved = _resolve(config, processes, dtype, plan)
-        loop = None
-
-        def find() -> Checkpoint | None:
-            folder.take(resume=resume, job=job())
-            check_space(folder.checkpoints, plan.weights + plan.optimizer, plan.weights)
-            identity = {**data_identity(store), "folder": os.path.abspath(data)}
-            return open_run(folder, config, identity, resolved, asdict(plan), allow_changed, speak)
-
-        try:
-            checkpoint = processes.led(find)
-            goes_on = processes.share(checkpoint is not None)
-            loop = _build(config, batches, processes, dtype, folder, stopper, resolved, speak)
-            if goes_on:
-                loop.state = restore(
-                    checkpoint, loop.model, loop.optimizer, processes, config.recipe.seed
-                )
-                speak(f"resuming from step {loop.state.step}")
-            if resolved["compiled"]:
-                compile_model(loop.model)
-            processes.led(lambda: _open_metrics(loop, listener, plan))
-            outcome = loop.run()
-            return Result(outcome, loop.state, saturated(loop.model), processes.leads)
-        finally:
-            if loop is not None:
-                loop.close()
-            folder.release()
+    folder = RunFolder(out)
+    resume = resume or (restarted() and folder.begun_by(job()))
+    with Stopper(speak) as stopper, _settled(here), closing(folder):
+        checkpoint = processes.led(lambda: _begin(here, folder, resume, allow_changed, speak))
+        trainer = _trainer(here, folder, checkpoint, stopper, speak, listener)
+        with closing(trainer.journal):
+            outcome = trainer.run()
+        return Result(outcome, trainer.state, saturated(trainer.model), processes.leads)
 
 
-def _resolve(
-    config: TrainConfig, processes: Processes, dtype: torch.dtype, plan: Plan
-) -> dict[str, Any]:
-    """What the configuration comes to on this machine."""
-    return {
-        "device": processes.device.type,
-        "dtype": str(dtype).removeprefix("torch."),
-        "compiled": compiles(config.machine.compile, processes.device, plan.flops),
-        "threads": torch.get_num_threads(),
-        "processes": processes.size,
+def _begin(
+    here: Setting, folder: RunFolder, resume: bool, allow_changed: Sequence[str], say: Say
+) -> Checkpoint | None:
+    """Take the folder; the checkpoint to resume from, if there is one."""
+    folder.take(resume=resume, job=job())
+    costs = here.costs
+    check_space(folder.checkpoints, costs.weights + costs.optimizer, costs.weights)
+    now = {
+        "config": here.config.to_dict(),
+        "data": {**data_identity(here.store), "folder": os.path.abspath(here.store.folder)},
+        "resolved": here.resolved,
+        "plan": asdict(costs),
     }
+    return open_run(folder, now, allow_changed, say)
+
+
+def _trainer(
+    here: Setting,
+    folder: RunFolder,
+    checkpoint: Checkpoint | None,
+    stopper: Stopper,
+    say: Say,
+    make_listener: MakeListener | None,
+) -> Trainer:
+    """At the beginning of the run, or where the leading process's checkpoint left it."""
+    config, processes, resolved = here.config, here.processes, here.resolved
+    model = YuriiFormer(config.model, seed=config.recipe.seed).to(processes.device)
+    model.recompute = config.machine.recompute
+    if config.machine.stream_precision == "bfloat16":
+        model.stream_dtype = torch.bfloat16
+    optimizer = Optimizer(model, config.recipe, here.dtype, processes.group)
+    state = State()
+    if processes.share(checkpoint is not None):
+        state = restore(checkpoint, model, optimizer, processes, config.recipe.seed)
+        say(f"resuming from step {state.step}")
+    if resolved["compiled"]:
+        compile_model(model)
+
+    def journal() -> Journal:
+        extra = [] if make_listener is None else [make_listener(config, here.costs, state)]
+        return open_journal(folder, config, state, say, extra)
+
+    return Trainer(
+        config,
+        model,
+        optimizer,
+        here.batches,
+        processes,
+        here.dtype,
+        folder,
+        Saver(folder.checkpoints, model, optimizer, processes, {**config.to_dict(), **resolved}),
+        stopper,
+        processes.led(journal) or Journal(say),
+        state,
+    )
 
 
 def _quiet(text: str) -> None:
@@ -125,8 +182,9 @@ def _quiet(text: str) -> None:
 
 
 @contextmanager
-def _settled(config: TrainConfig, processes: Processes) -> Iterator[None]:
+def _settled(here: Setting) -> Iterator[None]:
     """Switches of torch for the run, put back after it; the generators at their start."""
+    config, processes = here.config, here.processes
     precision = torch.get_float32_matmul_precision()
     fixed = torch.are_deterministic_algorithms_enabled()
     threads = torch.get_num_threads()
@@ -134,7 +192,7 @@ def _settled(config: TrainConfig, processes: Processes) -> Iterator[None]:
         torch.set_num_threads(config.machine.threads)
     if processes.device.type == "cuda":
         # What is left of float32 beside bfloat16 may be TF32; what was asked to be float32 is.
-        low = compute_dtype(config.machine.precision, processes.device) == torch.bfloat16
+        low = here.dtype == torch.bfloat16
         torch.set_float32_matmul_precision("high" if low else "highest")
         if config.machine.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -146,46 +204,3 @@ def _settled(config: TrainConfig, processes: Processes) -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(fixed)
         torch.set_num_threads(threads)
-
-
-def _build(
-    config: TrainConfig,
-    batches: Batches,
-    processes: Processes,
-    dtype: torch.dtype,
-    folder: RunFolder,
-    stopper: Stopper,
-    resolved: dict[str, Any],
-    say: Say,
-) -> Loop:
-    """A run at its beginning."""
-    model = YuriiFormer(config.model, seed=config.recipe.seed).to(processes.device)
-    model.recompute = config.machine.recompute
-    if config.machine.stream_precision == "bfloat16":
-        model.stream_dtype = torch.bfloat16
-    optimizer = Optimizer(model, config.recipe, dtype, processes.group)
-    saver = Saver(folder.checkpoints, model, optimizer, processes, {**config.to_dict(), **resolved})
-    return Loop(config, model, optimizer, batches, processes, dtype, folder, saver, stopper, say)
-
-
-def _open_metrics(loop: Loop, make: MakeListener | None, plan: Plan) -> None:
-    """Records from where the run stands; those of steps that will be done again are dropped."""
-    state = loop.state
-    listener = None if make is None else make(loop.config, plan, state)
-    begun = state.step > 0 or state.pending is not None
-    # The record of a step whose validation was cut short has not been written.
-    cut_metrics(loop.folder.metrics_file, state.step - (state.pending is not None) if begun else -1)
-    loop.metrics = MetricsFile(loop.folder.metrics_file)
-    found = listeners(loop.folder, loop.config, state.step, loop.say)
-    loop.listeners = [*found, listener] if listener is not None else found
-
-
-def dry_run(config: TrainConfig, data: str | Path) -> tuple[TrainConfig, Plan, dict[str, Any]]:
-    """The configuration with its vocabulary, the plan, and what ``auto`` comes to here."""
-    store = TokenStore.open(data)
-    config = fill_vocabulary(config, store)
-    processes = find_processes(config.machine.device)
-    Batches(store, config, processes)
-    dtype = compute_dtype(config.machine.precision, processes.device)
-    plan = make_plan(config, store, processes.size, dtype)
-    return config, plan, _resolve(config, processes, dtype, plan)

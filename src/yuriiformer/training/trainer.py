@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -14,17 +13,17 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from yuriiformer.config import TrainConfig
-from yuriiformer.errors import CheckpointError, NonFiniteError, one_line
+from yuriiformer.errors import CheckpointError, NonFiniteError
 from yuriiformer.evaluation.loss import Batch, own_devices, total_loss
 from yuriiformer.files import write_json
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.precision import autocast
 from yuriiformer.runs.checkpoint import BEST, FINAL, read_checkpoint
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.runs.metrics import MetricsFile, Record
+from yuriiformer.runs.metrics import Record
 from yuriiformer.training.batches import Batches
 from yuriiformer.training.coefficients import coefficient_record
-from yuriiformer.training.listeners import Listener, Say
+from yuriiformer.training.journal import Journal
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.state import Saver, State
@@ -34,9 +33,9 @@ from yuriiformer.training.stop import Stopper
 Outcome = Literal["finished", "stopped"]
 
 
-@dataclass
-class Loop:
-    """Everything a run needs, put together (see `session`); `run` goes through it."""
+@dataclass(frozen=True)
+class Trainer:
+    """A run that is ready (`session` puts it together); `run` trains to the end or a signal."""
 
     config: TrainConfig
     model: YuriiFormer
@@ -47,10 +46,8 @@ class Loop:
     folder: RunFolder
     saver: Saver
     stopper: Stopper
-    say: Say
-    state: State = field(default_factory=State)
-    metrics: MetricsFile | None = None  # of the leading process
-    listeners: Sequence[Listener] = ()
+    journal: Journal
+    state: State
 
     def run(self) -> Outcome:
         steps = self.config.recipe.steps
@@ -74,14 +71,6 @@ class Loop:
         self.saver.save_model(FINAL, self.state.step, None)
         self.processes.wait()
         return "finished"
-
-    def close(self) -> None:
-        """Let go of the files."""
-        for listener in self.listeners:
-            with suppress(Exception):  # what it could not write is in metrics.jsonl
-                listener.close()
-        if self.metrics is not None:
-            self.metrics.close()
 
     def _final_stands(self) -> bool:
         try:
@@ -132,7 +121,7 @@ class Loop:
         self.state.step = step + 1
         seconds = time.perf_counter() - began
         self.state.seconds += seconds
-        tokens = self.batches.sequences * self.batches.context
+        tokens = self.config.tokens_per_step
         record["tokens"] = (step + 1) * tokens
         record["timing"] = {
             "seconds": round(self.state.seconds, 3),
@@ -154,24 +143,10 @@ class Loop:
             record["coefficients"] = coefficient_record(self.model)
         elif not every and record["step"] in (0, self.config.recipe.steps):
             record["coefficients"] = coefficient_record(self.model)
-        if self.metrics is not None:
-            problem = self.metrics.add(record)
-            if problem:
-                self.say(f"{problem}; it is kept, and training continues")
-        self._tell(record)
+        self.journal.add(record)
         if "val_loss" in record:
             self._judge(record["step"], record["val_loss"])
         return True
-
-    def _tell(self, record: Record) -> None:
-        """Listeners that fail (a full disk, a network) are left out: the run is more than they."""
-        for listener in self.listeners:
-            try:
-                listener.record(record)
-            except Exception as error:
-                name = type(listener).__name__
-                self.say(f"{name} failed and is left out: {one_line(error)}")
-                self.listeners = [each for each in self.listeners if each is not listener]
 
     def _losses(self, *, exact: bool) -> Record | None:
         """Of a validation; None if some process was asked to stop meanwhile."""
@@ -218,7 +193,7 @@ class Loop:
                 self.saver.save_model(BEST, step, loss)
                 self.state.best_loss, self.state.best_step = loss, step
             except CheckpointError as error:
-                self.say(f"{error}; training continues")
+                self.journal.say(f"{error}; training continues")
 
     def _not_finite(self, step: int, result: StepResult) -> None:
         """Report a step that cannot be taken; stop, unless such steps are to be skipped."""
@@ -239,7 +214,7 @@ class Loop:
             }
             self._report(report)
         if skip:
-            self.say(f"step {step} is skipped: {what} (see {self.folder.nonfinite_file})")
+            self.journal.say(f"step {step} is skipped: {what} (see {self.folder.nonfinite_file})")
             return
         raise NonFiniteError(
             f"step {step} of rule {rule!r} is not finite: {what}. The batch's positions are in "
@@ -252,21 +227,17 @@ class Loop:
             try:
                 write_json(self.folder.nonfinite_file, report)
             except OSError as error:
-                self.say(f"{self.folder.nonfinite_file} could not be written: {error}")
+                self.journal.say(f"{self.folder.nonfinite_file} could not be written: {error}")
 
     def _save(self, *, hard: bool) -> None:
         """A checkpoint to resume from. If it cannot be written the earlier one stands, and a run in
         mid-course continues; at the end (``hard``) the error is the run's."""
         try:
-            self.saver.save_last(self.state, self._sync_metrics)
+            self.saver.save_last(self.state, self.journal.sync)
         except CheckpointError as error:
             if hard:
                 raise
-            self.say(f"{error}; the checkpoint before it stands, and training continues")
-
-    def _sync_metrics(self) -> None:
-        if self.metrics is not None:
-            self.metrics.sync()
+            self.journal.say(f"{error}; the checkpoint before it stands, and training continues")
 
     def _stop(self) -> Outcome:
         self._save(hard=True)

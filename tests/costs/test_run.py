@@ -1,16 +1,14 @@
-"""The plan of a run against what is known and what is measured."""
+"""What a run costs, against what is known of the paper's and what is measured."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-import torch
 
 import yuriiformer as yf
-from tests.model.tiny import tiny, tokens
 from tests.training.corpora import tales
-from yuriiformer.costs.plan import kept_bytes, make_plan, saved_bytes
+from yuriiformer.costs.run import run_costs
 from yuriiformer.training.corpus import fill_vocabulary
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import PRESETS, preset
@@ -21,11 +19,9 @@ from yuriiformer.training.state import Saver
     ("name", "millions", "table"),
     [("tinystories-small", 123.6, 38.6), ("openwebtext-medium", 353.6, 51.5)],
 )
-def test_the_papers_sizes(tmp_path, name, millions, table):
+def test_the_papers_sizes(name, millions, table):
     """With GPT-2's vocabulary, as nanoGPT's files have it."""
-    config = preset(name, "nesterov-lie-trotter")
-    store = yf.TokenStore.open(tales())
-    plan = make_plan(config, store, 1, torch.bfloat16)
+    plan = run_costs(preset(name, "nesterov-lie-trotter"), 10**9)
     assert plan.parameters / 1e6 == pytest.approx(millions, abs=0.05)
     assert plan.start_tables / 1e6 == pytest.approx(table, abs=0.05)
     assert plan.tokens_a_step == 491_520
@@ -47,25 +43,6 @@ def test_the_recipe_is_the_specs():
         assert config.validation.eval_every == 100
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("rule", ["gd-lie-trotter", "verlet-ama"])
-def test_what_is_kept_for_the_backward_pass(rule, recompute):
-    """Counted on fake tensors, and on real ones."""
-    model = tiny(rule)
-    model.recompute = recompute
-    ids = tokens(model, batch=3)
-    _, real = saved_bytes(model, ids, ids)
-    fake = kept_bytes(model.config, 3, recompute=recompute)
-    assert fake == pytest.approx(real, rel=0.02)
-
-
-def test_recomputing_keeps_less():
-    config = preset("cpu-tinystories", "nesterov-lie-trotter").model
-    config = replace(config, vocab_size=512)  # so that the blocks weigh more than the loss
-    plain, less = (kept_bytes(config, 2, recompute=r) for r in (False, True))
-    assert less < 0.2 * plain
-
-
 def test_a_checkpoint_takes_what_the_plan_says(tmp_path):
     config = preset("tales-tiny", "nesterov-lie-trotter")
     config = replace(config, recipe=replace(config.recipe, steps=1))
@@ -73,8 +50,8 @@ def test_a_checkpoint_takes_what_the_plan_says(tmp_path):
     last = tmp_path / "run" / "checkpoints" / "last"
     size = sum(path.stat().st_size for path in last.iterdir())
     filled = fill_vocabulary(config, yf.TokenStore.open(tales()))
-    plan = make_plan(filled, yf.TokenStore.open(tales()), 1, torch.float32)
-    assert size == pytest.approx(plan.weights + plan.optimizer, rel=0.1)
+    costs = run_costs(filled, 10**6)
+    assert size == pytest.approx(costs.weights + costs.optimizer, rel=0.1)
     model = yf.load_model(last)
     saver = Saver(last, model, Optimizer(model, config.recipe), None, {})
     assert saver.bytes_needed()[0] >= size

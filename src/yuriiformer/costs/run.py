@@ -1,0 +1,84 @@
+"""What a run computes and stores, counted before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from yuriiformer.config import TrainConfig
+from yuriiformer.costs.flops import model_work
+from yuriiformer.costs.parameters import count_parameters
+from yuriiformer.data.order import BatchOrder
+from yuriiformer.model.groups import MATRICES, parameter_groups
+from yuriiformer.model.model import YuriiFormer
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Bytes that every process holds between the passes of a step."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+
+
+def stored_bytes(config: TrainConfig) -> Stored:
+    """Muon keeps one number per parameter; AdamW keeps two, and a step count per tensor."""
+    with torch.device("meta"):
+        model = YuriiFormer(config.model, seed=None)
+    trained = {name: p.nbytes for name, p in model.named_parameters() if p.requires_grad}
+    groups = parameter_groups(model) if config.recipe.uses_muon else []
+    matrices = [trained[n] for each in groups if each.kind == MATRICES for n in each.names]
+    gradients, muon = sum(trained.values()), sum(matrices)
+    counts = 4 * (len(trained) - len(matrices))
+    return Stored(
+        weights=sum(tensor.nbytes for tensor in model.state_dict().values()),
+        gradients=gradients,
+        optimizer=muon + 2 * (gradients - muon) + counts,
+    )
+
+
+@dataclass(frozen=True)
+class RunCosts:
+    """As a run keeps them in its ``config.json``. The FLOPs are 0 where an oracle reads the values
+    of its tensors: then nothing can be counted without running it."""
+
+    parameters: int  # the paper's convention
+    start_tables: int  # of further streams (v0), tokens only
+    all_parameters: int
+    frozen: int
+    tokens_a_step: int
+    tokens: int
+    steps_per_epoch: float
+    weights: int  # bytes
+    optimizer: int  # bytes
+    flops: float
+    forward_flops_a_token: float
+
+
+def run_costs(config: TrainConfig, train_tokens: int) -> RunCosts:
+    """Of a run whose vocabulary is known, on so many tokens of training data."""
+    recipe = config.recipe
+    parameters = count_parameters(config.model)
+    order = BatchOrder(train_tokens, config.model.context, recipe.sequences, recipe.seed)
+    try:
+        work = model_work(config.model, recompute=config.machine.recompute)
+        per_token, forward = work.total.both + work.recomputed, work.total.forward
+    except Exception:  # an oracle of the user's can do anything with values that are not there
+        per_token, forward = 0.0, 0.0
+    stored = stored_bytes(config)
+    tokens = config.tokens_per_step
+    return RunCosts(
+        parameters=parameters.paper,
+        start_tables=parameters.start_tables,
+        all_parameters=parameters.all,
+        frozen=parameters.frozen,
+        tokens_a_step=tokens,
+        tokens=tokens * recipe.steps,
+        steps_per_epoch=order.steps_per_epoch,
+        weights=stored.weights,
+        optimizer=stored.optimizer,
+        flops=per_token * tokens * recipe.steps,
+        forward_flops_a_token=forward,
+    )

@@ -1,0 +1,196 @@
+"""A trained model measured: validation loss and downstream tasks, kept beside it as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from yuriiformer import __version__
+from yuriiformer.data.store import TokenStore
+from yuriiformer.errors import YuriiError
+from yuriiformer.evaluation.local_tasks import TaskSpec, local_task
+from yuriiformer.evaluation.scoring import BATCH_TOKENS
+from yuriiformer.evaluation.validation import (
+    BITS_PER_BYTE,
+    Tell,
+    as_trained,
+    exact_loss,
+    text_bytes,
+    validation_loss,
+)
+from yuriiformer.files import write_json
+from yuriiformer.model.device import choose_device
+from yuriiformer.runs.loading import LoadedModel, open_model
+
+Result = dict[str, Any]
+SEQUENCES = 4800  # of a validation, where no run says: the paper's
+
+
+def _quiet(done: int, total: int) -> None:
+    """Nobody is told how far it is."""
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """How tasks are asked: the first ``limit`` items of each, from local files where a folder is
+    given, in batches of so many tokens."""
+
+    limit: int | None = None
+    data: Path | None = None
+    batch_tokens: int = BATCH_TOKENS
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """A model, the data it is measured on (its own, unless others are asked for), and the folder
+    of the results. What was measured of the same weights before is not measured again."""
+
+    loaded: LoadedModel
+    store: TokenStore
+    out: Path
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        checkpoint: str | None = None,
+        *,
+        data: Path | None = None,
+        out: Path | None = None,
+        device: str = "auto",
+    ) -> Evaluator:
+        places = [data] if data else []
+        loaded = open_model(path, checkpoint, places, device=choose_device(device))
+        store = TokenStore.open(data) if data else loaded.store
+        model = loaded.model.config
+        store.check_model(model.vocab_size, model.valid_vocab)
+        beside = path.resolve().with_name(f"{path.resolve().name}-evaluation")
+        return cls(loaded, store, out or (path / "evaluation" if loaded.saved else beside))
+
+    @property
+    def about(self) -> Result:
+        """Which model this is."""
+        loaded = self.loaded
+        known = {"run": str(loaded.path), **loaded.about} if loaded.saved else dict(loaded.about)
+        if loaded.recorded is not None:
+            known["recorded_val_loss"] = loaded.recorded
+        return {**known, "rule": loaded.rule.name}
+
+    @property
+    def own_data(self) -> bool:
+        """Whether the validation split is the one that the run was judged by."""
+        known = self.loaded.saved.get("data", {})
+        own = self._val_sha256
+        same_hash = None in (own, known.get("val_sha256")) or own == known["val_sha256"]
+        return bool(known.get("val_tokens") == len(self.store.val) and same_hash)
+
+    @property
+    def _val_sha256(self) -> str | None:
+        meta = self.store.meta
+        return None if meta is None else meta["splits"]["val"]["sha256"]
+
+    @property
+    def _name(self) -> str:
+        return str(self.loaded.about.get("checkpoint", "model"))
+
+    def validation(self, tell: Callable[[str], Tell] = lambda name: _quiet) -> Result:
+        """By the paper's protocol and exact. ``tell`` makes, for a name, what hears of progress."""
+        model, store = self.loaded.model, self.store
+        settings = self.loaded.saved.get("config", {}).get("validation", {})
+        sequences = int(settings.get("eval_sequences", SEQUENCES))
+        path = self.out / f"validation-{self._name}.json"
+        made_from = {
+            "sha256": self.loaded.about["sha256"],
+            "data": str(store.folder.resolve()),
+            "val_tokens": len(store.val),
+            "val_sha256": self._val_sha256,
+            "eval_sequences": sequences,
+            "context": model.config.context,
+            "device": model.token_table.device.type,
+        }
+        found = _read(path)
+        whole = all(isinstance(found.get(part), dict) for part in ("protocol", "exact"))
+        if whole and all(found.get(key) == value for key, value in made_from.items()):
+            return found
+        size = text_bytes(store) if store.meta else None
+        with as_trained(model, self.loaded.saved) as dtype:
+            given = validation_loss(model, store, sequences, tell=tell("validation"))
+            exact = exact_loss(model, store, tell=tell("exact validation"))
+        found = {
+            **self.about,
+            **made_from,
+            **_versions(),
+            "dtype": dtype,
+            "own_data": self.own_data,
+            "protocol": given.to_dict(),
+            "exact": {
+                **exact.to_dict(),
+                "text_bytes": size,
+                "bits_per_byte": exact.bits_per_byte(size) if size else None,
+                "note": BITS_PER_BYTE if size else "no bits per byte: the tokeniser is not known",
+            },
+        }
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_json(path, found)
+        return found
+
+    def tasks(
+        self,
+        specs: Sequence[TaskSpec],
+        options: TaskOptions,
+        begin: Callable[[TaskSpec], None] = lambda spec: None,
+        tell: Tell = _quiet,
+    ) -> Result:
+        """Each task's result, by its name."""
+        try:
+            from yuriiformer.evaluation.tasks import evaluate_tasks  # noqa: PLC0415  it is slow
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("yuriiformer"):
+                raise
+            raise YuriiError(
+                f"--tasks needs the package {error.name!r}: pip install 'yuriiformer[eval]'"
+            ) from None
+        self.out.mkdir(parents=True, exist_ok=True)
+        part = "" if options.limit is None else f"-first-{options.limit}"
+        found: Result = {}
+        for spec, result in evaluate_tasks(
+            self.loaded.model,
+            self.store.tokenizer(),
+            list(specs),
+            limit=options.limit,
+            tasks_data=options.data,
+            batch_tokens=options.batch_tokens,
+            cache=self.out / "cache.jsonl",
+            begin=begin,
+            tell=tell,
+        ):
+            found[str(spec)] = {**self.about, **result, **_versions()}
+            write_json(self.out / f"{spec}-{self._name}{part}.json", found[str(spec)])
+        return found
+
+
+def check_tasks(tasks: Sequence[TaskSpec], data: Path | None) -> None:
+    """What can be known to be missing before anything is measured."""
+    if tasks and find_spec("lm_eval") is None:
+        raise YuriiError("--tasks needs the package 'lm_eval': pip install 'yuriiformer[eval]'")
+    for spec in tasks if data is not None else ():
+        local_task(spec, data or Path())
+
+
+def _versions() -> Result:
+    """Of what the numbers depend on."""
+    return {"versions": {"yuriiformer": __version__, "torch": torch.__version__}}
+
+
+def _read(path: Path) -> Result:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,163 @@
+"""A trained model with what belongs to it: its checkpoint, its data, its tokeniser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from yuriiformer.data.store import TokenStore
+from yuriiformer.data.tokenizers import Tokenizer, load_tokenizer, trained_size
+from yuriiformer.errors import CheckpointError, DataError, RunError
+from yuriiformer.files import sha256
+from yuriiformer.methods.rule import Rule
+from yuriiformer.model.files import CONFIG, WEIGHTS, load_model
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, Checkpoint, read_checkpoint
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.metrics import read_metrics
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory, with what is known of it. Its data and its tokeniser are looked for when
+    they are asked for: a model can be used without them.
+
+    ``about`` says which model this is; ``saved`` is the run's ``config.json``, empty for a model
+    without a run; ``places`` are where the run's data may stand by now, besides its own words.
+    """
+
+    path: Path
+    model: YuriiFormer
+    about: dict[str, Any]
+    saved: dict[str, Any] = field(default_factory=dict, repr=False)
+    places: Sequence[Path] = ()
+    recorded: float | None = None  # the validation loss that the run wrote down of this model
+
+    @property
+    def rule(self) -> Rule:
+        return self.model.config.rule
+
+    @cached_property
+    def store(self) -> TokenStore:
+        """The data that the model was trained on."""
+        if self.saved:
+            return find_data(RunFolder(self.path), self.places)
+        if not self.places:
+            raise DataError(f"{self.path} is a model without a run: say its data with --data")
+        return TokenStore.open(self.places[0])
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokeniser of those data."""
+        name = self.saved.get("data", {}).get("tokenizer")
+        if name is not None and trained_size(name) is None:  # it does not lie beside the data
+            found = load_tokenizer(name)
+        else:
+            found = self.store.tokenizer()
+        real = self.model.config.real_vocab
+        if found.vocab_size != real:
+            raise DataError(
+                f"the model of {self.path} has a vocabulary of {real:,}, but the tokeniser of "
+                f"{self.store.folder} has {found.vocab_size:,}: say where the run's own data are "
+                "with --data"
+            )
+        return found
+
+
+def about(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Which model a checkpoint holds."""
+    return {
+        "checkpoint": checkpoint.folder.name,
+        "step": checkpoint.step,
+        "sha256": checkpoint.manifest["files"][WEIGHTS]["sha256"],
+    }
+
+
+def find_checkpoint(folder: RunFolder, name: str | None = None) -> Checkpoint:
+    """The one that is named, else the best, else what there is."""
+    try:
+        folder.read_config()
+    except RunError as error:
+        raise RunError(f"{str(folder.path)!r} is not the folder of a run: {error}") from None
+    if name is not None:
+        if not (folder.checkpoints / name).is_dir():
+            there = sorted(each.name for each in folder.checkpoints.glob("*/"))
+            known = f"; it has {', '.join(there)}" if there else ", nor any other yet"
+            raise RunError(f"{folder.path} has no checkpoint {name!r}{known}")
+        return read_checkpoint(folder.checkpoints / name)
+    problem = None
+    for each in (BEST, FINAL, LAST):
+        if (folder.checkpoints / each).is_dir():
+            try:
+                return read_checkpoint(folder.checkpoints / each)
+            except CheckpointError as error:
+                problem = error
+    raise problem or RunError(f"{folder.path} has no checkpoint yet: train it first")
+
+
+def find_data(folder: RunFolder, others: Sequence[Path] = ()) -> TokenStore:
+    """The run's data: in one of the other places, or where it says they are. Others' data are not
+    taken for them: with another tokeniser the model would write nonsense without a warning."""
+    known = folder.read_config()["data"]
+    own = Path(known["folder"])
+    places = [place for place in (*others, own) if place.is_dir()] or [*others, own]
+    for place in places:
+        store = TokenStore.open(place)
+        if _same(store, known):
+            return store
+    raise DataError(
+        f"{places[0]} does not hold the data that {folder.path} was trained on: say where they are "
+        "with --data"
+    )
+
+
+def _same(store: TokenStore, known: dict[str, Any]) -> bool:
+    """Whether these are the data that a run's configuration tells of."""
+    if len(store.val) != known.get("val_tokens", len(store.val)):
+        return False
+    if store.meta is None:
+        return "val_sha256" not in known
+    hashes = {
+        f"{split}_sha256": store.meta["splits"][split]["sha256"] for split in ("train", "val")
+    }
+    return all(known.get(name, value) == value for name, value in hashes.items())
+
+
+def open_model(
+    path: str | Path,
+    checkpoint: str | None = None,
+    data: Sequence[Path] = (),
+    *,
+    device: str | torch.device = "cpu",
+) -> LoadedModel:
+    """The model of a run, or of a model's folder. ``data`` are places where its data may stand."""
+    path = Path(path)
+    if not (path / "config.json").is_file() and (path / CONFIG).is_file():
+        known = {"model": str(path), "sha256": sha256(path / WEIGHTS)}
+        return LoadedModel(path, load_model(path, device=device), known, places=data)
+    folder = RunFolder(path)
+    found = find_checkpoint(folder, checkpoint)
+    return LoadedModel(
+        path,
+        load_model(found.folder, device=device),
+        about(found),
+        folder.read_config(),
+        data,
+        _recorded(folder, found),
+    )
+
+
+def _recorded(folder: RunFolder, checkpoint: Checkpoint) -> float | None:
+    """The validation loss that the run wrote down of this very model, if it measured one."""
+    try:
+        records = read_metrics(folder.metrics_file)
+    except (OSError, RunError):
+        records = []
+    found = [r["val_loss"] for r in records if r["step"] == checkpoint.step and "val_loss" in r]
+    loss = checkpoint.manifest["about"].get("val_loss", found[-1] if found else None)
+    return None if loss is None else float(loss)

@@ -13,10 +13,11 @@ from tests.evaluation.items import made_up
 from tests.training.corpora import tales as tales_bpe
 from tests.training.runs import small, tales
 from yuriiformer.cli import evaluate
-from yuriiformer.comparison.paper import TASKS, paper_downstream, paper_references
+from yuriiformer.comparison.paper import paper_downstream, task_references
 from yuriiformer.data.store import TokenStore
 from yuriiformer.evaluation import evaluate as measuring
-from yuriiformer.evaluation.text import PAPER_NAMES, tasks_text
+from yuriiformer.evaluation.local_tasks import PAPER_TASKS
+from yuriiformer.evaluation.text import tasks_text
 from yuriiformer.evaluation.validation import text_bytes
 from yuriiformer.training.session import train
 
@@ -107,7 +108,7 @@ def test_tasks(run, tmp_path, capsys):
     words = (run, "--no-validation", "--tasks-data", data, "--tasks", "paper", "--limit", 5)
     code, said, _ = say(capsys, *words)
     assert code == 0
-    for name in TASKS:
+    for name in PAPER_TASKS.values():
         assert name in said
     assert "hellaswag@10: scored on the validation split, examples: hellaswag_val.jsonl" in said
     assert "the scored item left out" in said
@@ -129,18 +130,17 @@ def test_tasks(run, tmp_path, capsys):
 
 def test_the_paper_beside():
     figures = paper_downstream("openwebtext-small", "nesterov-lie-trotter")
+    others = {"paper": figures, **task_references()}
     result = {"items": {"x": 7}, "split": "test", "examples_from": "none", "limit": None}
     scores = {"x": {"acc_norm": {"value": 0.3, "stderr": 0.01}}}
-    found = {label: {**result, "scores": scores} for label in PAPER_NAMES}
-    lines = tasks_text(found, figures, paper_references()).splitlines()
-    assert lines[0].split() == [
-        "task", "metric", "value", "±", "stderr", "items", "paper", "GPT-2", "124M",
-    ]  # fmt: skip
+    found = {label: {**result, "scores": scores} for label in PAPER_TASKS}
+    lines = tasks_text(found, others).splitlines()
+    heads = "task metric value ± stderr items paper GPT-2 124M (released)"
+    assert " ".join(lines[0].split()) == heads
     assert lines[1].split()[-2:] == ["31.8", "31.53"]
     assert lines[4].split()[-2:] == ["41.1", "39.48"]
-    plain = tasks_text({"piqa": {**result, "scores": scores}}, figures, paper_references())
+    plain = tasks_text({"piqa": {**result, "scores": scores}}, others)
     assert "paper" not in plain
-    assert set(PAPER_NAMES.values()) == set(TASKS)
 
 
 def test_bad_input(run, tmp_path):

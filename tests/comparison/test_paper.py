@@ -1,8 +1,8 @@
-"""The paper's figures: those of SPEC, number by number."""
+"""The paper's figures, number by number."""
 
 from __future__ import annotations
 
-import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,34 +10,23 @@ import pytest
 
 from tests.comparison.synthetic import configuration
 from yuriiformer.comparison.paper import (
-    TASKS,
     figure_of_rule,
     paper_downstream,
     paper_figure,
     paper_preset,
     paper_presets,
-    paper_references,
+    task_references,
 )
 from yuriiformer.methods.catalog import paper
 from yuriiformer.training.presets import PRESETS, preset
 
-SPEC = Path(__file__).parents[3] / "shared" / "SPEC.md"
+TABLES = Path(__file__).parents[1] / "fixtures" / "paper_tables.toml"
 
 
-def spec_tables():
-    """Rows of §6: name and the cells after it, by table."""
-    if not SPEC.exists():
-        pytest.skip("SPEC.md is not here")
-    text = SPEC.read_text(encoding="utf-8").split("## 6.")[1].split("## 7.")[0]
-    tables = [[[cell.strip() for cell in line.strip("|").split("|")] for line in block]
-              for block in re.findall(r"(?:^\|.*\n)+", text, re.M)
-              for block in [block.splitlines()[2:]]]  # fmt: skip
-    assert [len(table) for table in tables] == [9, 6, 6]
-    return tables
-
-
-def numbers(text):
-    return tuple(float(part) for part in text.split("/"))
+@pytest.fixture(scope="module")
+def tables():
+    """The paper's tables, typed off a second time, in the order in which they are printed."""
+    return tomllib.loads(TABLES.read_text(encoding="utf-8"))
 
 
 def of_label(label):
@@ -47,34 +36,30 @@ def of_label(label):
     return [f"{stem}attn-mlp", f"{stem}mlp-attn"], letters
 
 
-def test_tinystories_as_in_spec():
+def test_tinystories(tables):
     seen = set()
-    for row in spec_tables()[0]:
-        for label, text in zip(row[0::2], row[1::2], strict=True):
-            if not label:
-                continue
-            names, letters = of_label(label) if label.startswith("IMEX") else ([label], None)
-            for name in names:
-                found = paper_figure("tinystories-small", name)
-                assert found.unclear == (letters is not None)
-                place = found.labels.index(letters) if letters else 0
-                shown = tuple(found.values(m)[place] for m in ("best", "final", "train"))
-                assert shown == numbers(text), label
-                seen.add(name)
+    for label, row in tables["tinystories"].items():
+        names, letters = of_label(label) if label.startswith("IMEX") else ([label], None)
+        for name in names:
+            found = paper_figure("tinystories-small", name)
+            assert found.unclear == (letters is not None)
+            place = found.labels.index(letters) if letters else 0
+            shown = [found.values(m)[place] for m in ("best", "final", "train")]
+            assert shown == row, label
+            seen.add(name)
     assert seen == set(paper)
 
 
-def test_openwebtext_as_in_spec():
-    _, losses, tasks = spec_tables()
-    for name, small, medium in losses:
-        for setting, text in (("openwebtext-small", small), ("openwebtext-medium", medium)):
+def test_openwebtext(tables):
+    for name, row in tables["openwebtext"].items():
+        for setting, shown in (("openwebtext-small", row[:2]), ("openwebtext-medium", row[2:])):
             found = paper_figure(setting, name)
-            assert (*found.best, *found.final) == numbers(text)
+            assert [*found.best, *found.final] == shown
             assert found.train == ()
             assert found.text("train") == ""
-    for name, small, medium in tasks:
-        for setting, text in (("openwebtext-small", small), ("openwebtext-medium", medium)):
-            assert tuple(paper_downstream(setting, name).values()) == numbers(text)
+    for name, row in tables["downstream"].items():
+        for setting, shown in (("openwebtext-small", row[:4]), ("openwebtext-medium", row[4:])):
+            assert list(paper_downstream(setting, name).values()) == shown
 
 
 def test_some_typed_by_hand():
@@ -82,8 +67,10 @@ def test_some_typed_by_hand():
     assert (found.best, found.final, found.train) == ((1.078,), (1.090,), (0.896,))
     assert found.text("final") == "1.090"
     assert paper_figure("openwebtext-medium", "gd-euler").final == (2.775,)
-    assert paper_downstream("openwebtext-small", "gd-euler")[TASKS[0]] == 29.9
-    assert sorted(paper_references().values()) == [2.84, 2.85, 3.12, 31.53, 39.48]
+    assert paper_downstream("openwebtext-small", "gd-euler")["hellaswag@10"] == 29.9
+    assert task_references() == {
+        "GPT-2 124M (released)": {"hellaswag@10": 31.53, "arc_easy@0": 39.48}
+    }
 
 
 def test_figures_of_unclear_label_are_both_shown_and_marked():

@@ -16,7 +16,7 @@ from tests.evaluation.items import ARC, HELLASWAG, byte_model, made_up, needs_ta
 from tests.model.tiny import tiny
 from yuriiformer.data.tokenizers import GPT2, Bytes, Tokenizer
 from yuriiformer.errors import ConfigError, DataError
-from yuriiformer.evaluation.local_tasks import PAPER, TaskSpec, local_task, parse_tasks
+from yuriiformer.evaluation.local_tasks import PAPER_TASKS, TaskSpec, local_task, parse_tasks
 
 pytest.importorskip("lm_eval", reason="the harness is not installed")
 
@@ -112,12 +112,12 @@ def test_a_uniform_model_scores_what_lengths_imply(tmp_path):
 @needs_tasks
 @pytest.mark.slow
 def test_a_uniform_model_on_real_items(tmp_path):
-    check_uniform(real(tmp_path, 200), GPT2(), PAPER, 200)
+    check_uniform(real(tmp_path, 200), GPT2(), PAPER_TASKS, 200)
 
 
 def test_a_model_that_knows_scores_all(tmp_path):
     data = made_up(tmp_path, items=30)
-    for spec, result in run_tasks(Knowing(), parse_tasks(PAPER), tasks_data=data):
+    for spec, result in run_tasks(Knowing(), parse_tasks(PAPER_TASKS), tasks_data=data):
         scores = result["scores"][spec.name]
         assert (scores["acc"]["value"], scores["acc_norm"]["value"]) == (1, 1)
         assert scores["acc_norm"]["stderr"] == 0
@@ -127,7 +127,7 @@ def test_a_model_that_knows_scores_all(tmp_path):
 @needs_tasks
 @pytest.mark.slow
 def test_a_model_that_knows_scores_all_real_items():
-    for spec in parse_tasks(PAPER):
+    for spec in parse_tasks(PAPER_TASKS):
         limit = 200 if spec.shots else None
         [(_, result)] = run_tasks(Knowing(), [spec], tasks_data=SHARED, limit=limit)
         assert result["scores"][spec.name]["acc_norm"]["value"] == 1

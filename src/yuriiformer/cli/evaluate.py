@@ -14,7 +14,7 @@ from typing import Any, Literal
 import tyro
 
 from yuriiformer.cli.parsing import parse_flags
-from yuriiformer.comparison.paper import paper_downstream, paper_preset, paper_references
+from yuriiformer.comparison.paper import paper_downstream, paper_preset, task_references
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.evaluation.evaluate import Evaluator, TaskOptions, check_tasks
 from yuriiformer.evaluation.local_tasks import parse_tasks
@@ -87,8 +87,8 @@ def run(arguments: list[str]) -> int:
             found["tasks"] = evaluator.tasks(
                 tasks, options, begin=lambda spec: bar.begin(str(spec)), tell=bar
             )
-            figures = _figures(evaluator.loaded)
-            _say(flags, "\n" + tasks_text(found["tasks"], figures, paper_references()))
+            others = {"paper": _figures(evaluator.loaded), **task_references()}
+            _say(flags, "\n" + tasks_text(found["tasks"], others))
     except OSError as error:
         raise RunError(f"{evaluator.out} cannot be written: {error}") from None
     if flags.json:

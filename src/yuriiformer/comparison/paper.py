@@ -10,15 +10,11 @@ from importlib.resources import files
 from typing import Any
 
 from yuriiformer.config import Recipe
+from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.methods.catalog import BASELINE, paper
 from yuriiformer.methods.rule import Rule
 from yuriiformer.training.presets import preset
 
-TASKS = ("HellaSwag 10-shot", "ARC-Easy 25-shot", "HellaSwag 0-shot", "ARC-Easy 0-shot")
-PAPER_TASKS = dict(  # the harness's names with their numbers of examples
-    zip(("hellaswag@10", "arc_easy@25", "hellaswag@0", "arc_easy@0"), TASKS, strict=True)
-)
-TASK_ERRORS = (0.5, 1.0, 0.5, 1.0)  # standard errors of acc_norm in %, the same in every row
 MARK = "†"
 FOOTNOTE = (
     f"{MARK} The paper's IMEX rows are labelled AMA and MAM, and it does not say which order of "
@@ -90,24 +86,20 @@ def _figure(rows: list[list[float]]) -> PaperFigure:
 
 
 def paper_downstream(preset_name: str | None, rule_name: str) -> dict[str, float] | None:
-    """acc_norm in % by task (`TASKS`)."""
+    """acc_norm in % by task (`PAPER_TASKS`); its standard error is 0.5 for HellaSwag, 1.0 for
+    ARC-Easy."""
     part = _data().get(preset_name or "", {})
     row = part.get("downstream", {}).get(rule_name) if isinstance(part, dict) else None
-    return None if row is None else dict(zip(TASKS, row, strict=True))
+    return None if row is None else dict(zip(PAPER_TASKS, row, strict=True))
 
 
 def task_references() -> dict[str, dict[str, float]]:
-    """What others reach in the paper's tasks, by the harness's names of these."""
+    """What others reach in the paper's tasks: by model, then by task."""
     found: dict[str, dict[str, float]] = {}
     for each in _data()["references"]:
         if "task" in each:
             found.setdefault(each["model"], {})[each["task"]] = each["value"]
     return found
-
-
-def paper_references() -> dict[str, float]:
-    """Numbers of others that the paper sets beside its own."""
-    return {each["what"]: each["value"] for each in _data()["references"]}
 
 
 def paper_preset(config: Mapping[str, Any]) -> str | None:

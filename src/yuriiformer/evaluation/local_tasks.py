@@ -20,7 +20,12 @@ from typing import Any
 from yuriiformer.errors import ConfigError, DataError
 from yuriiformer.files import sha256
 
-PAPER = ("hellaswag@10", "arc_easy@25", "hellaswag@0", "arc_easy@0")
+PAPER_TASKS = {  # the harness's names with their numbers of examples, and the paper's words
+    "hellaswag@10": "HellaSwag 10-shot",
+    "arc_easy@25": "ARC-Easy 25-shot",
+    "hellaswag@0": "HellaSwag 0-shot",
+    "arc_easy@0": "ARC-Easy 0-shot",
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class TaskSpec:
 def parse_tasks(words: Iterable[str]) -> list[TaskSpec]:
     """``paper``, ``NAME`` or ``NAME@SHOTS``, each also several with commas; none twice."""
     parts = [part for word in words for part in word.split(",") if part]
-    whole = [each for part in parts for each in (PAPER if part == "paper" else (part,))]
+    whole = [each for part in parts for each in (PAPER_TASKS if part == "paper" else (part,))]
     found = []
     for word in whole:
         name, at, shots = word.partition("@")

@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from yuriiformer.display.columns import aligned
+from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 
-PAPER_NAMES = {  # of the paper's tasks
-    "hellaswag@10": "HellaSwag 10-shot",
-    "arc_easy@25": "ARC-Easy 25-shot",
-    "hellaswag@0": "HellaSwag 0-shot",
-    "arc_easy@0": "ARC-Easy 0-shot",
-}
 PERCENT = ("acc", "exact_match", "f1", "em", "mcc")  # metrics that are shares
 
 Row = tuple[str, ...]
@@ -37,17 +32,18 @@ def validation_text(found: Mapping[str, Any], *, judged: bool) -> str:
     return "\n".join([*lines, found["exact"]["note"]])
 
 
-def tasks_text(
-    found: Mapping[str, Any], figures: Mapping[str, float], references: Mapping[str, float]
-) -> str:
-    """A row per task, beside the paper's figures for the same rule and its references."""
-    rows: list[Row] = [("task", "metric", "value", "± stderr", "items", "paper", "GPT-2 124M")]
+def tasks_text(found: Mapping[str, Any], others: Mapping[str, Mapping[str, float]]) -> str:
+    """A row per task, beside what ``others`` (the paper, released models) reach in it."""
+    rows: list[Row] = [("task", "metric", "value", "± stderr", "items", *others)]
     notes = []
     for label, result in found.items():
+        theirs = [each.get(label) for each in others.values()]
+        beside = ["" if value is None else f"{value:.4g}" for value in theirs]
         for name, scores in result["scores"].items():
             alone = len(result["scores"]) == 1
-            title = PAPER_NAMES.get(label, label if alone else f"  {name}")
-            rows += _row(title, result["items"].get(name), scores, figures, references)
+            title = PAPER_TASKS.get(label, label if alone else f"  {name}")
+            if scores:  # a group may have no score of its own
+                rows.append((title, *_score(scores, result["items"].get(name)), *beside))
         cut = result.get("truncated_requests", 0)
         notes.append(
             f"{label}: scored on the {result['split']} split, examples: {result['examples_from']}"
@@ -59,26 +55,14 @@ def tasks_text(
     return "\n".join([*shown, *notes])
 
 
-def _row(
-    title: str,
-    items: int | None,
-    scores: Mapping[str, Any],
-    figures: Mapping[str, float],
-    references: Mapping[str, float],
-) -> list[Row]:
+def _score(scores: Mapping[str, Any], items: int | None) -> Row:
+    """Metric, value, standard error and number of items."""
     metric = next((name for name in ("acc_norm", *PERCENT) if name in scores), None)
-    metric = metric or next(iter(scores), None)
-    if metric is None:  # a group that has no score of its own
-        return []
+    metric = metric or next(iter(scores))
     percent = metric.partition(",")[0].startswith(PERCENT)
     value, stderr = (
         "" if number is None else f"{100 * number:.2f}" if percent else f"{number:.4g}"
         for number in (scores[metric]["value"], scores[metric]["stderr"])
     )
-    reference = next((v for what, v in references.items() if f", {title}, " in what), None)
-    return [(
-        title, f"{metric} %" if percent else metric, value, stderr,
-        "" if items is None else f"{items:,}",
-        f"{figures[title]:.1f}" if title in figures else "",
-        "" if reference is None else f"{reference:.2f}",
-    )]  # fmt: skip
+    name = f"{metric} %" if percent else metric
+    return name, value, stderr, "" if items is None else f"{items:,}"

@@ -1,4 +1,4 @@
-"""The catalogue: the paper's 17 rules in the order of SPEC's table, then the controls.
+"""The catalogue: the paper's 17 rules, then the controls.
 
 The equations are the paper's, with LN_v (``norm``) where the paper's text puts it and the index
 t+1/2 of a coefficient written ``_half``. Rules that differ by a pattern (which oracle is first,

@@ -18,7 +18,7 @@ Shape = Literal["scalar", "channel", "head"]
 
 SCHEDULE_NAMES = ("t", "L")  # the layer, counted from 0, and the number of layers
 
-# SPEC gives no start values for the paper's coefficients; these are the project's own.
+# The paper gives no start values for its coefficients; these are the project's own.
 _BY_PREFIX: dict[str, tuple[Range, float]] = {
     "mu": ("unit", 0.9),
     "beta": ("unit", 0.9),

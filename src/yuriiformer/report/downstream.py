@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from yuriiformer.comparison.outcomes import Comparison, Outcome
-from yuriiformer.comparison.paper import PAPER_TASKS, paper_downstream, task_references
+from yuriiformer.comparison.paper import paper_downstream, task_references
 from yuriiformer.comparison.statistics import summary
+from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.report.table import NONE, Cell, Column, ResultTable, Row
 from yuriiformer.report.tables_latex import escape
 from yuriiformer.runs.scores import TaskScore
@@ -22,8 +23,9 @@ def downstream_table(comparison: Comparison) -> ResultTable | None:
     if not tasks:
         return None
     columns = [Column("arm", "Arm", "What is compared.", numeric=False)]
-    columns += [Column(task, _title(task), _help(task, scores), lower_is_better=False)
-                for task in tasks]  # fmt: skip
+    for task in tasks:
+        title = PAPER_TASKS.get(task, task)
+        columns.append(Column(task, title, _help(task, scores), lower_is_better=False))
     bold = {task: _top_two(scores, task) for task in tasks}
     rows = [
         Row(each.arm.slug, _cells(comparison, each, scores[each.arm.slug], tasks, bold))
@@ -51,12 +53,7 @@ def _scores(comparison: Comparison) -> Scores:
 def _tasks(scores: Scores) -> list[str]:
     """The paper's first, in its order."""
     found = dict.fromkeys(task for mine in scores.values() for task in mine)
-    return [*(task for task in PAPER_TASKS if task in found), *(task for task in found
-            if task not in PAPER_TASKS)]  # fmt: skip
-
-
-def _title(task: str) -> str:
-    return PAPER_TASKS.get(task, task)
+    return [task for task in dict.fromkeys([*PAPER_TASKS, *found]) if task in found]
 
 
 def _help(task: str, scores: Scores) -> str:
@@ -79,7 +76,7 @@ def _top_two(scores: Scores, task: str) -> set[str]:
 
 
 def _mixed(scores: Scores, task: str) -> bool:
-    """Whether the results are of other items or checkpoints: then nobody is ahead of anybody."""
+    """Whether the results are over different items or checkpoints, and cannot be ranked."""
     return len({each.asked for mine in scores.values() for each in mine.get(task, [])}) > 1
 
 
@@ -99,7 +96,7 @@ def _cells(
             continue
         text = f"{_mean(mine[task]):.1f}{_error(mine[task])}"
         whole = all(each.limit is None for each in mine[task])
-        known = (paper or {}).get(_title(task)) if whole else None
+        known = (paper or {}).get(task) if whole else None
         text += "" if known is None else f" (paper {known:.1f})"
         cells[task] = Cell(text, _mean(mine[task]), each.arm.slug in bold[task], _said(mine[task]))
     return cells
@@ -123,22 +120,25 @@ def _said(scores: Sequence[TaskScore]) -> str:
 
 
 def _notes(scores: Scores) -> list[str]:
-    limited = any(each.limit is not None for mine in scores.values() for found in mine.values()
-                  for each in found)  # fmt: skip
+    every = [each for mine in scores.values() for found in mine.values() for each in found]
+    limited = any(each.limit is not None for each in every)
     mixed = any(_mixed(scores, task) for task in _tasks(scores))
     notes = ["Downstream accuracies in %; bold: the two highest, ties too."]
     notes += ["Some tasks were run on their first items only (--limit)."] * limited
-    notes += ["Results over other items or of other checkpoints are not compared."] * mixed
+    notes += ["Results over different items or checkpoints are not compared."] * mixed
     return notes
 
 
 def downstream_latex(table: ResultTable) -> str:
     """The same with booktabs."""
     heads = " & ".join(escape(column.title) for column in table.columns)
-    lines = [r"\begin{table}[ht]", r"\centering\small",
-             rf"\caption{{{escape(' '.join(table.footnotes))}}}",
-             rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
-             r"\toprule", rf"{heads} \\", r"\midrule"]  # fmt: skip
+    lines = [
+        r"\begin{table}[ht]",
+        r"\centering\small",
+        rf"\caption{{{escape(' '.join(table.footnotes))}}}",
+        rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
+        rf"\toprule {heads} \\ \midrule",
+    ]
     for row in table.rows:
         texts = []
         for column in table.columns:

@@ -12,17 +12,61 @@ def display_width(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
-def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """A line per row: the first ``left`` columns are text, the others numbers."""
+def aligned(
+    rows: Sequence[Sequence[str]],
+    left: int | Sequence[bool] = 1,
+    *,
+    ruled: bool = False,
+    width: int | None = None,
+) -> list[str]:
+    """A line per row, two spaces between columns.
+
+    Args:
+        left: how many of the first columns are text, or which are; the others hold numbers.
+        ruled: draw a line below the first row.
+        width: of the terminal; the text of the last column is wrapped to fit it.
+    """
     widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
+    if width is not None:
+        room = max(24, width - sum(widths[:-1]) - 2 * len(widths[:-1]))
+        rows = [part for row in rows for part in _wrapped_row(row, room)]
+        widths[-1] = max(display_width(row[-1]) for row in rows)
+    texts = [n < left for n in range(len(widths))] if isinstance(left, int) else left
     lines = []
     for row in rows:
         cells = []
-        for number, (text, width) in enumerate(zip(row, widths, strict=True)):
-            space = " " * (width - display_width(text))
-            cells.append(text + space if number < left else space + text)
+        for text, size, is_text in zip(row, widths, texts, strict=True):
+            space = " " * (size - display_width(text))
+            cells.append(text + space if is_text else space + text)
         lines.append("  ".join(cells).rstrip())
+    if ruled:
+        lines.insert(1, "─" * max(map(display_width, lines)))
     return lines
+
+
+def _wrapped_row(row: Sequence[str], width: int) -> list[list[str]]:
+    first, *more = wrapped(row[-1], width)
+    return [[*row[:-1], first], *([""] * (len(row) - 1) + [line] for line in more)]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most that width, unless a word alone is longer."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines
+
+
+def shortened(text: str, width: int) -> str:
+    """Cut to a width, with an ellipsis at its end."""
+    if display_width(text) <= width:
+        return text
+    while display_width(text) > width - 1:
+        text = text[:-1]
+    return f"{text}…"
 
 
 def printable(text: str) -> str:

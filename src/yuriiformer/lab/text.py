@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from yuriiformer.display.columns import display_width, printable
+from yuriiformer.display.columns import aligned, printable, wrapped
 
 LETTERS = {"mu": "μ", "beta": "β", "gamma": "γ", "delta": "δ"}
 SPLITS = {
@@ -14,7 +14,6 @@ SPLITS = {
     "shifted": "half of it each, with minima apart",
 }
 USUAL = "h is in the oracles; γ = δ = 1 unless shown; velocities start at rest."
-GAP = "  "
 
 
 def lab_text(data: Mapping[str, Any], width: int = 120) -> str:
@@ -23,8 +22,9 @@ def lab_text(data: Mapping[str, Any], width: int = 120) -> str:
     head, titles, rows, notes = build(data)
     if data["options"]["norm"] and data["options"]["dim"] == 2:
         notes.append("In 2 dimensions LN_v leaves only the directions ±(1, -1): try --dim 16.")
-    lines = [line for note in notes for line in _wrapped(note, width)]
-    return "\n".join([*head, "", *_aligned(titles, rows, width), "", *lines])
+    shown = aligned([titles, *rows], len(titles), ruled=True, width=width)
+    lines = [line for note in notes for line in wrapped(note, width)]
+    return "\n".join([*head, "", *shown, "", *lines])
 
 
 Parts = tuple[list[str], list[str], list[list[str]], list[str]]
@@ -44,14 +44,8 @@ def _quadratic(data: Mapping[str, Any]) -> Parts:
     for each in data["rules"]:
         theory, fitted = each["theory"], each["fitted"]
         call = theory["call"] if theory["call"] is not None else fitted["call"]
-        rows.append([
-            *_name(each),
-            _rate(theory["block"]),
-            _rate(fitted["block"]),
-            _rate(call),
-            _number(each["bias"]),
-            "; ".join(each["remarks"]),
-        ])  # fmt: skip
+        rates = [_rate(theory["block"]), _rate(fitted["block"]), _rate(call)]
+        rows.append([*_name(each), *rates, _number(each["bias"]), "; ".join(each["remarks"])])
     notes = [
         "theory: spectral radius of the block's matrix; fitted: to the measured distances; both a "
         "block. a call: theory (if none, fitted) an oracle call. off by: distance of the limit to "
@@ -151,34 +145,6 @@ def _from_to(values: Sequence[float | None], digits: int) -> str:
         for end in ends
     ]
     return " → ".join(texts)
-
-
-def _aligned(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Columns side by side; the last one takes what is left, in as many lines as it needs."""
-    fixed = len(titles) - 1
-    table = [titles, *rows]
-    widths = [max(display_width(row[column]) for row in table) for column in range(fixed)]
-    used = sum(widths) + len(GAP) * fixed
-    room = max(24, width - used)
-    lines = []
-    for row in table:
-        cells = [cell + " " * (size - display_width(cell))
-                 for cell, size in zip(row[:fixed], widths, strict=True)]  # fmt: skip
-        first, *more = _wrapped(row[-1], room)
-        lines.append(GAP.join([*cells, first]).rstrip())
-        lines += [" " * used + line for line in more]
-    longest = max(map(display_width, lines))
-    return [lines[0], "─" * min(longest, max(width, used + room)), *lines[1:]]
-
-
-def _wrapped(text: str, room: int) -> list[str]:
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > room:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines
 
 
 def _rank(letter: str) -> int:

@@ -13,26 +13,16 @@ from typing import Any
 
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PaperFigure
-from yuriiformer.display.columns import display_width, printable
+from yuriiformer.display.columns import aligned, display_width, printable, shortened
 from yuriiformer.report.results import paper_figure_of
 from yuriiformer.report.table import Cell, Column, ResultTable
-from yuriiformer.report.tables_latex import latex, latex_document, latex_sizes
 from yuriiformer.runs.run import Run
 
-__all__ = (
-    "csv_text",
-    "json_data",
-    "json_text",
-    "latex",
-    "latex_document",
-    "latex_sizes",
-    "markdown",
-    "plain",
-)
-
 BARE = (("best", "train"), ("final",), ("difference",))  # lose their intervals, in this order
-GAP = 2
+GAP = 2  # between columns
 LABEL = 28  # before intervals go, labels are cut to this
+SUMMARIES = """final exact best best_step train difference best_difference speedup_steps
+    speedup_time""".split()
 STAR = "* the lowest of its panel (blocks of 1 attention + 1 MLP call, or others)"
 
 
@@ -69,38 +59,27 @@ def plain(table: ResultTable, width: int = 100) -> str:
         if room >= min(0, LABEL - widths["arm"]):
             break
     if room < 0:
-        widths["arm"] = max(8, widths["arm"] + room)
+        texts["arm"] = [shortened(text, max(8, widths["arm"] + room)) for text in texts["arm"]]
     for column in sorted(table.columns, key=lambda each: each.drop):
         if column.drop and widths[column.key] + GAP <= room:
             kept.append(column.key)
             room -= widths[column.key] + GAP
     shown = [column for column in table.columns if column.key in kept]
-    lines = _lines(shown, texts, widths, width)
     starred = any(row.cells[key].bold for row in table.rows for key in kept)
     daggers = any(column.key.startswith("paper") for column in shown)
     notes = [STAR] * starred + list(table.footnotes) * daggers
-    return "\n".join([*lines, *notes]) + "\n"
+    return "\n".join([*_lines(shown, texts), *notes]) + "\n"
 
 
 def whole(table: ResultTable) -> str:
     """For a terminal: all columns, however wide."""
     texts = {column.key: _column_texts(table, column) for column in table.columns}
-    widths = {key: max(map(display_width, column)) for key, column in texts.items()}
-    lines = _lines(table.columns, texts, widths, sum(widths.values()) + GAP * len(widths))
-    return "\n".join([*lines, *table.footnotes]) + "\n"
+    return "\n".join([*_lines(table.columns, texts), *table.footnotes]) + "\n"
 
 
-def _lines(
-    shown: Sequence[Column], texts: dict[str, list[str]], widths: dict[str, int], width: int
-) -> list[str]:
-    """Aligned, with a rule under the heads."""
-    lines = []
-    for number in range(len(texts[shown[0].key])):
-        cells = [_aligned(texts[c.key][number], widths[c.key], right=c.numeric) for c in shown]
-        lines.append((" " * GAP).join(cells).rstrip())
-        if number == 0:
-            lines.append("─" * min(width, sum(widths[c.key] + GAP for c in shown) - GAP))
-    return lines
+def _lines(shown: Sequence[Column], texts: dict[str, list[str]]) -> list[str]:
+    rows = list(zip(*(texts[column.key] for column in shown), strict=True))
+    return aligned(rows, [not column.numeric for column in shown], ruled=True)
 
 
 def _bare(text: str) -> str:
@@ -115,15 +94,6 @@ def _column_texts(table: ResultTable, column: Column) -> list[str]:
     space = " " if any(cell.bold for cell in cells) else ""
     texts = [printable(cell.text) + ("*" if cell.bold else space) for cell in cells]
     return [column.title + space, *texts]
-
-
-def _aligned(text: str, width: int, *, right: bool) -> str:
-    if display_width(text) > width:
-        while display_width(text) > width - 1:
-            text = text[:-1]
-        text += "…"
-    space = " " * (width - display_width(text))
-    return space + text if right else text + space
 
 
 def csv_text(comparison: Comparison) -> str:
@@ -170,7 +140,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 def json_data(comparison: Comparison) -> dict[str, Any]:
     """Everything, raw numbers, by arm and by seed; None where there is none."""
-    data: dict[str, Any] = _strict({
+    data = {
         "name": comparison.name,
         "preset": comparison.preset,
         "baseline": comparison.baseline.slug,
@@ -178,8 +148,8 @@ def json_data(comparison: Comparison) -> dict[str, Any]:
         "metric": comparison.metric,
         "remarks": comparison.remarks,
         "arms": [_arm(comparison, each) for each in comparison.outcomes],
-    })  # fmt: skip
-    return data
+    }
+    return dict(_strict(data))
 
 
 def json_text(comparisons: Sequence[Comparison]) -> str:
@@ -202,20 +172,19 @@ def _arm(comparison: Comparison, each: Outcome) -> dict[str, Any]:
         "rule": arm.rule.to_dict(),
         "standard_compute": arm.standard,
         "oracle_calls": arm.rule.oracle_calls,
-        "differs": {name: {"baseline": base, "own": own}
-                    for name, (base, own) in arm.differs.items()},
-        **{name: asdict(getattr(each, name)) for name in (
-            "final", "exact", "best", "best_step", "train", "difference", "best_difference",
-            "speedup_steps", "speedup_time",
-        )},
+        "differs": {
+            name: {"baseline": base, "own": own} for name, (base, own) in arm.differs.items()
+        },
+        **{name: asdict(getattr(each, name)) for name in SUMMARIES},
         "tokens_per_second": each.tokens_per_second,
         "parameters": each.parameters,
         "start_tables": each.start_tables,
         "flops_a_token": each.flops_a_token,
         "paper": None if figure is None else _paper(figure),
-        "runs": [{**_run(run), "failure": run.failure, "folder": str(run.folder)}
-                 for run in arm.runs],
-    }  # fmt: skip
+        "runs": [
+            {**_run(run), "failure": run.failure, "folder": str(run.folder)} for run in arm.runs
+        ],
+    }
 
 
 def _paper(figure: PaperFigure) -> dict[str, Any]:

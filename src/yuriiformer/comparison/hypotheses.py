@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
-from yuriiformer.comparison.statistics import holm, one_sided, paired
+from yuriiformer.comparison.statistics import holm, summary, t_test
 from yuriiformer.comparison.study import Hypothesis, Metric
 
 LEVEL = 0.05
@@ -76,9 +76,8 @@ class StudyRecord:
         for entry in self.history:
             for kind in ("arms", "seeds", "hypotheses"):
                 if entry["finished"] and entry[kind]:
-                    words = "; ".join(map(str, entry[kind]))
-                    said.append(f"{kind.capitalize()} added after {entry['finished']} runs had "
-                                f"finished: {words}.")  # fmt: skip
+                    when = f"added after {entry['finished']} runs had finished"
+                    said.append(f"{kind.capitalize()} {when}: {'; '.join(map(str, entry[kind]))}.")
         return said
 
 
@@ -96,8 +95,8 @@ class Verdict:
     reason: str
 
     def to_dict(self) -> dict[str, Any]:
-        own = {f"{'smallest_' * (key == 'difference')}{key}": value
-               for key, value in asdict(self.hypothesis).items()}  # fmt: skip
+        own = asdict(self.hypothesis)
+        own["smallest_difference"] = own.pop("difference")
         return {
             **own,
             "verdict": self.verdict,
@@ -124,10 +123,10 @@ class _Test:
         sign = -1.0 if self.hypothesis.direction == "higher" else 1.0
         along = [sign * each for each in self.differences]  # "higher" is "lower" turned round
         back = [-each for each in along]
-        beyond = one_sided(back, size)  # small: d is above -δ
-        within = one_sided(along, size)  # small: d is below δ
+        beyond = t_test(back, size, "less")  # small: d is above -δ
+        within = t_test(along, size, "less")  # small: d is below δ
         self.p = {
-            "zero": paired(dict(enumerate(along)), dict.fromkeys(range(len(along)), 0.0)).p,
+            "zero": t_test(along),
             "beyond": beyond if size else None,
             "within": None if beyond is None or within is None else max(beyond, within),
         }
@@ -174,17 +173,15 @@ def _correct(family: Sequence[_Test]) -> None:
 
 
 def _verdict(test: _Test, late: bool) -> Verdict:
-    found = paired(dict(enumerate(test.differences)),
-                   dict.fromkeys(range(len(test.differences)), 0.0))  # fmt: skip
+    found = summary(test.differences)
     word: Word = "undecided"
     reason = test.missing
     if not reason and found.mean is not None:
         decide = _equal if test.hypothesis.direction == "equal" else _directed
         word, reason = decide(test, found.mean)
-    return Verdict(
-        test.hypothesis, word, found.mean, (found.low, found.high), test.p["claim"], found.n, late,
-        reason,
-    )  # fmt: skip
+    interval = (found.low, found.high)
+    p = test.p["claim"]
+    return Verdict(test.hypothesis, word, found.mean, interval, p, found.n, late, reason)
 
 
 def _below(p: float | None) -> bool:

@@ -15,14 +15,17 @@ With one seed there is a difference, and no interval.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import numpy as np
 
 LEVEL = 0.95
 POWER = 0.8
+Alternative = Literal["two-sided", "less"]
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,13 @@ def summary(values: Sequence[float]) -> Summary:
     mean = math.fsum(values) / n
     if n == 1:
         return Summary(1, mean, None, None)
-    half = _half_width(values)
-    return Summary(n, mean, mean - half, mean + half)
+    from scipy import stats  # noqa: PLC0415  half a second, and only needed here
+
+    if np.ptp(values) == 0:  # no spread: the interval is the one value
+        return Summary(n, mean, mean, mean)
+    error = float(np.std(values, ddof=1)) / math.sqrt(n)
+    low, high = stats.t.interval(LEVEL, n - 1, loc=mean, scale=error)
+    return Summary(n, mean, float(low), float(high))
 
 
 def paired(
@@ -71,7 +79,7 @@ def paired(
     if found.n < 2 or found.mean is None:
         return Difference(found.n, found.mean, None, None, None, None)
     least = detectable(differences, comparisons)
-    return Difference(found.n, found.mean, found.low, found.high, _p(differences), least)
+    return Difference(found.n, found.mean, found.low, found.high, t_test(differences), least)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -85,19 +93,25 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def one_sided(differences: Sequence[float], bound: float) -> float | None:
-    """p of the t test that the mean lies below ``bound`` and not at or above it; None with fewer
-    than two. Two of them, one for each side, show that a difference is smaller than a bound."""
+def t_test(
+    differences: Sequence[float], bound: float = 0.0, alternative: Alternative = "two-sided"
+) -> float | None:
+    """p of the t test that the mean is ``bound``, against its being another (or ``less``); None
+    with fewer than two. Two one-sided tests show that a difference is smaller than a bound.
+
+    Differences that are all the same have no spread to judge by: p is 0 if their value alone
+    contradicts the hypothesis, else 1.
+    """
     from scipy import stats  # noqa: PLC0415
 
-    n = len(differences)
-    if n < 2:
+    if len(differences) < 2:
         return None
-    spread = float(np.std(differences, ddof=1))
-    off = math.fsum(differences) / n - bound
-    if spread == 0:
-        return 0.0 if off < 0 else 1.0
-    return float(stats.t.cdf(off * math.sqrt(n) / spread, n - 1))
+    if np.ptp(differences) == 0:
+        off = differences[0] - bound
+        return float(off == 0 if alternative == "two-sided" else off >= 0)
+    with warnings.catch_warnings():  # of nearly equal numbers: rounding decides, as it does there
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return float(stats.ttest_1samp(differences, bound, alternative=alternative).pvalue)
 
 
 def detectable(differences: Sequence[float], comparisons: int = 1) -> float | None:
@@ -112,7 +126,7 @@ def detectable(differences: Sequence[float], comparisons: int = 1) -> float | No
 @cache
 def _shift(n: int, comparisons: int) -> float:
     """How many standard errors off zero a mean must be for |t| to exceed its bound so often."""
-    from scipy import stats  # noqa: PLC0415  half a second, and only needed here
+    from scipy import stats  # noqa: PLC0415
     from scipy.optimize import brentq  # noqa: PLC0415
 
     critical = float(stats.t.isf((1 - LEVEL) / 2 / comparisons, n - 1))
@@ -126,24 +140,3 @@ def _shift(n: int, comparisons: int) -> float:
         return float(beyond @ weights) / 2
 
     return float(brentq(lambda shift: power(shift) - POWER, 0.0, 2 * critical + 10))
-
-
-def _half_width(values: Sequence[float]) -> float:
-    from scipy import stats  # noqa: PLC0415
-
-    n = len(values)
-    critical = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1))
-    return critical * float(np.std(values, ddof=1)) / math.sqrt(n)
-
-
-def _p(differences: Sequence[float]) -> float:
-    """Two-sided. Differences that are all the same have no spread to judge by: p is 1 if they are
-    zero, else 0 (the interval is the one value)."""
-    from scipy import stats  # noqa: PLC0415
-
-    n = len(differences)
-    spread = float(np.std(differences, ddof=1))
-    mean = math.fsum(differences) / n
-    if spread == 0:
-        return 1.0 if mean == 0 else 0.0
-    return float(2 * stats.t.sf(abs(mean) * math.sqrt(n) / spread, n - 1))

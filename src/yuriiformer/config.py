@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from yuriiformer.errors import ConfigError, did_you_mean, one_line
+from yuriiformer.errors import ConfigError, did_you_mean, one_line, whole_number
 from yuriiformer.model.config import ModelConfig, Precision
 
 Matrices = Literal["muon", "adamw"]
@@ -265,11 +265,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
 
 
 def _whole(part: object, name: str, least: int | None) -> None:
-    value = getattr(part, name)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{name} must be a whole number, not {value!r}")
-    if least is not None and value < least:
-        raise ConfigError(f"{name} must be at least {least}, not {value}")
+    object.__setattr__(part, name, whole_number(name, getattr(part, name), least))
 
 
 def _number(part: object, name: str, least: float, below: float = float("inf")) -> None:

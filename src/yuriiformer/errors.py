@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Integral
 
 
 class YuriiError(ValueError):
@@ -83,6 +84,17 @@ class NonFiniteError(YuriiError):
 
     exit_code = 3
     everywhere = True
+
+
+def whole_number(
+    name: str, value: object, least: int | None = None, error: type[YuriiError] = ConfigError
+) -> int:
+    """The value, of whatever integer type, as an int; an error if it is none or too small."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise error(f"{name} must be a whole number, not {value!r}")
+    if least is not None and value < least:
+        raise error(f"{name} must be at least {least}, not {value}")
+    return int(value)
 
 
 def one_line(error: BaseException) -> str:

@@ -169,9 +169,9 @@ def test_uniform_hashes():
     ("options", "reason"),
     [
         ({"n_tokens": 1024, "context": 1024}, "1024 tokens are shorter than one block of 1024"),
-        ({"n_tokens": 0, "context": 4}, "n_tokens must be a whole number"),
+        ({"n_tokens": 0, "context": 4}, "n_tokens must be at least 1, not 0"),
         ({"n_tokens": 10.0, "context": 4}, "n_tokens must be a whole number"),
-        ({"n_tokens": 10, "context": 4, "sequences": 0}, "sequences must be a whole number"),
+        ({"n_tokens": 10, "context": 4, "sequences": 0}, "sequences must be at least 1"),
     ],
 )
 def test_orders_that_cannot_be(options, reason):
@@ -181,13 +181,16 @@ def test_orders_that_cannot_be(options, reason):
 
 def test_steps_and_shares_that_cannot_be():
     order = yf.BatchOrder(n_tokens=100, context=4, sequences=6)
-    for step in (-1, 1.5, True, "1"):
+    with pytest.raises(DataError, match="step must be at least 0, not -1"):
+        order.starts(-1)
+    for step in (1.5, True, "1", np.True_):
         with pytest.raises(DataError, match="step must be a whole number"):
             order.starts(step)
+    assert (order.starts(np.int32(3)) == order.starts(3)).all()
     with pytest.raises(DataError, match="epochs ahead"):
         order.starts(2**62)
     for options in ({"micro_batch": 0}, {"micro_batch": -1}, {"processes": 0}, {"process": -1}):
-        with pytest.raises(DataError, match="must be a whole number"):
+        with pytest.raises(DataError, match=r"must be at least [01]"):
             order.micro_batches(0, **options)
     for seed in (1.5, None, "x"):
         with pytest.raises(DataError, match="seed must be a whole number"):

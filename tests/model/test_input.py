@@ -11,8 +11,8 @@ from yuriiformer.errors import ConfigError, InputError, UnknownRuleError
 
 CONFIGS = [
     ({"d_model": 100, "n_head": 12}, "d_model=100 is not divisible by n_head=12: take n_head=10"),
-    ({"n_layer": 0}, "n_layer must be a whole number of at least 1, not 0"),
-    ({"n_layer": 2.0}, "n_layer must be a whole number of at least 1, not 2.0"),
+    ({"n_layer": 0}, "n_layer must be at least 1, not 0"),
+    ({"n_layer": 2.0}, "n_layer must be a whole number, not 2.0"),
     ({"context": True}, "context must be a whole number"),
     ({"vocab_size": 10, "valid_vocab": 11}, "valid_vocab=11 is more than vocab_size=10"),
     ({"gelu": "fast"}, "gelu='fast' is not one of"),

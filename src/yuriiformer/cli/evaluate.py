@@ -15,7 +15,7 @@ import tyro
 
 from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.comparison.paper import paper_downstream, paper_preset, task_references
-from yuriiformer.errors import ConfigError, RunError
+from yuriiformer.errors import ConfigError, RunError, whole_number
 from yuriiformer.evaluation.evaluate import Evaluator, TaskOptions, check_tasks
 from yuriiformer.evaluation.local_tasks import parse_tasks
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
@@ -66,9 +66,8 @@ def run(arguments: list[str]) -> int:
     if flags.run == Path():
         raise ConfigError("the folder of a run is needed: yurii evaluate RUN")
     for name in ("limit", "batch_tokens"):
-        value = getattr(flags, name)
-        if value is not None and value < 1:
-            raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+        if getattr(flags, name) is not None:
+            whole_number(f"--{name.replace('_', '-')}", getattr(flags, name), 1)
     tasks = parse_tasks(flags.tasks) if flags.tasks else []
     if not tasks and not flags.validation:
         raise ConfigError("nothing to do: --no-validation without --tasks")

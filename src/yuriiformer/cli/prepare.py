@@ -19,7 +19,7 @@ from yuriiformer.data.partial import Progress
 from yuriiformer.data.prepare import Report, Settings, prepare
 from yuriiformer.data.show import tales_floor
 from yuriiformer.data.sources import Files, Parts, Source, Tales, find_files
-from yuriiformer.errors import DataError
+from yuriiformer.errors import DataError, whole_number
 
 TINYSTORIES, OPENWEBTEXT = "roneneldan/TinyStories", "Skylion007/openwebtext"
 
@@ -49,8 +49,7 @@ class Common:
     """Throw away an unfinished preparation of this folder and begin anew."""
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise DataError(f"--workers must be at least 1, not {self.workers}")
+        whole_number("--workers", self.workers, 1)
 
     def settings(self, val_fraction: float) -> Settings:
         return Settings(self.tokenizer, self.seed, val_fraction, self.end_mark, self.strict)
@@ -158,8 +157,7 @@ def tales(
         stories: how many.
         val_fraction: share of stories held out by hash.
     """
-    if stories < 1:
-        raise DataError(f"--stories must be at least 1, not {stories}")
+    whole_number("--stories", stories, 1)
     _prepare(Tales(stories, common.seed), common, common.settings(val_fraction))
 
 

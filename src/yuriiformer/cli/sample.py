@@ -13,7 +13,7 @@ import tyro
 
 from yuriiformer.cli.parsing import parse_flags, read_prompt
 from yuriiformer.data.tokenizers import Tokenizer
-from yuriiformer.errors import ConfigError
+from yuriiformer.errors import ConfigError, whole_number
 from yuriiformer.model.generate import stream
 from yuriiformer.model.sampling import Sampling
 from yuriiformer.runs.loading import LoadedModel, open_model
@@ -59,8 +59,7 @@ def run(arguments: list[str]) -> int:
     flags = parse_flags("yurii sample", Flags(), arguments, DESCRIPTION)
     if flags.run == Path():
         raise ConfigError("the folder of a run is needed: yurii sample RUN")
-    if flags.n < 1:
-        raise ConfigError(f"-n must be at least 1, not {flags.n}")
+    whole_number("-n", flags.n, 1)
     sampling = Sampling(flags.temperature, flags.top_k, flags.top_p, flags.repetition_penalty)
     prompt = read_prompt(flags.prompt)
     loaded = open_model(flags.run, flags.checkpoint, [flags.data] if flags.data else [])

@@ -30,7 +30,7 @@ from yuriiformer.comparison.progress import Progress
 from yuriiformer.comparison.running import Launch, carry_out, local, printed
 from yuriiformer.comparison.study import Study, read_study
 from yuriiformer.data.store import TokenStore
-from yuriiformer.errors import ConfigError, YuriiError
+from yuriiformer.errors import ConfigError, YuriiError, whole_number
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import plain
 from yuriiformer.training.corpus import data_identity
@@ -202,9 +202,8 @@ def _threads(flags: Flags) -> int | None:
 
 
 def _check(flags: Flags) -> None:
-    jobs, processes = flags.jobs, flags.processes
-    if jobs < 1 or processes < 1:
-        raise ConfigError("--jobs and --processes are at least 1")
+    jobs = whole_number("--jobs", flags.jobs, 1)
+    processes = whole_number("--processes", flags.processes, 1)
     if not flags.wait and flags.executor != "submitit":
         raise ConfigError("--no-wait is for --executor submitit")
     here = flags.executor == "local" and not flags.print_commands

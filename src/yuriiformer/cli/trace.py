@@ -15,7 +15,7 @@ from yuriiformer.cli.folders import check_folder
 from yuriiformer.cli.parsing import command_here, made_now, parse_flags, read_prompt
 from yuriiformer.data.order import validation_starts
 from yuriiformer.display.page import write_page
-from yuriiformer.errors import ConfigError, DataError, InputError, RunError
+from yuriiformer.errors import ConfigError, DataError, InputError, RunError, whole_number
 from yuriiformer.files import write_text
 from yuriiformer.runs.loading import LoadedModel, open_model
 from yuriiformer.tracing.data import KIND, VERSION, run_data
@@ -89,9 +89,7 @@ def _check(flags: Flags) -> None:
     if not 1 <= len(flags.runs) <= 2:
         raise ConfigError("the folder of a run is needed, or of two: yurii trace RUN [RUN]")
     for name in ("sequences", "max_tokens", "top"):
-        if getattr(flags, name) < 1:
-            flag = name.replace("_", "-")
-            raise ConfigError(f"--{flag} must be at least 1, not {getattr(flags, name)}")
+        whole_number(f"--{name.replace('_', '-')}", getattr(flags, name), 1)
     if flags.top > MOST_TOP:
         raise ConfigError(f"--top must be at most {MOST_TOP}, not {flags.top}")
     if flags.prompt.count("-") > 1:

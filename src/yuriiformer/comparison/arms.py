@@ -14,24 +14,18 @@ import itertools
 import re
 import shlex
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from yuriiformer.config import PARTS, TrainConfig
 from yuriiformer.errors import ConfigError, did_you_mean
-from yuriiformer.methods.catalog import controls, paper, rules, standard
-from yuriiformer.methods.references import get_rule
+from yuriiformer.methods.references import get_rule, get_rules
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.training.presets import preset
 
-GROUPS: dict[str, Callable[[], Iterable[Rule]]] = {
-    "all": rules.values,
-    "paper": paper.values,
-    "standard": standard.values,
-    "controls": controls.values,
-}
+TRUE, FALSE = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
 LONGEST = 120  # bytes of a folder's name
 OWN = {"rule", "seed", "vocab_size", "valid_vocab"}  # not an arm's to set
 
@@ -74,7 +68,8 @@ def slug(text: str) -> str:
 
 def make_arms(names: Sequence[str], texts: Sequence[str], grid: Sequence[str]) -> list[ArmSpec]:
     """Arms from rules (or groups of them), from texts, each multiplied by the grid."""
-    arms = [ArmSpec(rule.label, slug(rule.name), rule) for name in names for rule in _rules(name)]
+    rules = [rule for name in names for rule in get_rules(name)]
+    arms = [ArmSpec(rule.label, slug(rule.name), rule) for rule in rules]
     arms += [parse_arm(text) for text in texts]
     if not arms:
         raise ConfigError("nothing to compare: give --rules or --arm")
@@ -96,10 +91,6 @@ def check_names(arms: Sequence[Mapping[str, Any]]) -> None:
                 f"two arms are called {two['label']!r} (as a folder, {two['slug']!r}): give each a "
                 "label of its own, --arm 'LABEL: rule=...'"
             )
-
-
-def _rules(name: str) -> Iterable[Rule]:
-    return GROUPS[name]() if name in GROUPS else [get_rule(name)]
 
 
 def parse_arm(text: str) -> ArmSpec:
@@ -179,11 +170,9 @@ def _convert(name: str, kind: Any, text: str) -> Any:
             return None
         return _convert(name, kinds[0], text)
     if kind is bool:
-        words = {"true": True, "on": True, "yes": True, "1": True,
-                 "false": False, "off": False, "no": False, "0": False}  # fmt: skip
-        if text.lower() not in words:
+        if text.lower() not in (*TRUE, *FALSE):
             raise ConfigError(f"{name}={text!r} is neither true nor false")
-        return words[text.lower()]
+        return text.lower() in TRUE
     if kind in (int, float):
         try:
             return kind(text.replace("_", ""))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from yuriiformer.comparison.arms import (
-    GROUPS,
     ArmSpec,
     check_names,
     parse_seeds,
@@ -23,16 +22,14 @@ from yuriiformer.comparison.arms import (
     vary,
 )
 from yuriiformer.errors import ConfigError, YuriiError, did_you_mean
-from yuriiformer.methods.references import get_rule
+from yuriiformer.methods.references import get_rule, get_rules
 from yuriiformer.methods.rule import Rule
 from yuriiformer.training.presets import PRESETS
 
 Direction = Literal["lower", "higher", "equal"]
 Metric = Literal["final", "exact", "best"]
-ARM_KEYS = ("label", "rule", "rules", "equations", "streams", "coefficients", "settings", "grid",
-            "why")  # fmt: skip
-KEYS = ("title", "question", "preset", "metric", "settings", "seeds", "baseline", "grid", "arms",
-        "families", "hypotheses")  # fmt: skip
+ARM_KEYS = "label rule rules equations streams coefficients settings grid why".split()
+KEYS = "title question preset metric settings seeds baseline grid arms families hypotheses".split()
 
 
 @dataclass(frozen=True)
@@ -170,26 +167,20 @@ class _Reader:
             options = {key: entry[key] for key in ("streams", "coefficients") if key in entry}
             text, label = _text(entry, "equations", ""), _text(entry, "label", "")
             note = _text(entry, "why", "")
-            return [Rule.from_dict(
-                {"name": slug(label), "label": label, "equations": text, "note": note, **options},
-                source=f"arm {label!r}",
-            )]  # fmt: skip
+            data = {"name": slug(label), "label": label, "equations": text, "note": note}
+            return [Rule.from_dict({**data, **options}, source=f"arm {label!r}")]
         if what == "rule":
-            return [self._rule(_text(entry, "rule", ""))]
+            return [get_rule(self._found(_text(entry, "rule", "")))]
         names = _list(entry, "rules", str)
         if not names:
             raise ConfigError("rules = [] names no rule")
-        return [rule for name in names
-                for rule in (GROUPS[name]() if name in GROUPS else [self._rule(name)])]  # fmt: skip
+        return [rule for name in names for rule in get_rules(self._found(name))]
 
-    def _rule(self, reference: str) -> Rule:
-        beside = self.path.parent / reference
-        file = reference.partition(".toml")[1] and (self.path.parent / _file(reference)).exists()
-        return get_rule(str(beside) if file else reference)
-
-
-def _file(reference: str) -> str:
-    return reference.partition(".toml")[0] + ".toml"
+    def _found(self, reference: str) -> str:
+        """A reference; if it names a file that stands beside the study, with the file's folder."""
+        name, ending, _ = reference.partition(".toml")
+        beside = self.path.parent / f"{name}{ending}"
+        return str(self.path.parent / reference) if ending and beside.exists() else reference
 
 
 def _points(axes: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Any], ...]]:
@@ -233,8 +224,8 @@ def _hypothesis(number: int, entry: Mapping[str, Any], labels: Sequence[str]) ->
             f"{what}: 'equal' needs difference > 0, the largest that still counts as equal"
         )
     family = _text(entry, "family", "main", what)
-    return Hypothesis(entry["claim"], entry["arm"], entry["against"], direction, float(size),
-                      family)  # fmt: skip
+    claim, arm, against = entry["claim"], entry["arm"], entry["against"]
+    return Hypothesis(claim, arm, against, direction, float(size), family)
 
 
 def _check_hypotheses(hypotheses: Sequence[Hypothesis], families: Mapping[str, str]) -> None:

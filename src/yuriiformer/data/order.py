@@ -12,14 +12,13 @@ a step costs milliseconds and next to no memory.
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from yuriiformer.data.hashing import Words, hash_words, mix
-from yuriiformer.errors import DataError
+from yuriiformer.errors import DataError, whole_number
 
 Starts = NDArray[np.int64]
 
@@ -29,17 +28,7 @@ _OFFSET, _PERMUTATION = 1, 2  # what a hash is for, so that no two uses share on
 
 
 def _whole(name: str, value: object, least: int | None) -> int:
-    """A whole number, of whatever integer type."""
-    try:
-        if isinstance(value, bool | np.bool_):
-            raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None or (least is not None and number < least):
-        bound = "" if least is None else f" of at least {least}"
-        raise DataError(f"{name} must be a whole number{bound}, not {value!r}")
-    return number
+    return whole_number(name, value, least, DataError)
 
 
 def permute(index: Words, size: Words, seed: int, epoch: Words, rounds: int) -> Words:

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from yuriiformer.errors import InputError, RunError
+from yuriiformer.errors import InputError, RunError, whole_number
 from yuriiformer.files import sha256_of_json
 from yuriiformer.model.context import Context
 from yuriiformer.model.model import YuriiFormer
@@ -96,8 +96,7 @@ def score_batches(
         batch_tokens: of a batch, padding included; a single row may have more.
         share: read a context that several pairs have in common only once.
     """
-    if batch_tokens < 1:
-        raise InputError(f"batch_tokens must be at least 1, not {batch_tokens}")
+    whole_number("batch_tokens", batch_tokens, 1, InputError)
     share = share and oracle_pair(model.config).caches  # such a pair heeds a mask
     rows = _rows(pairs, model.config.context, share=share)
     training = model.training

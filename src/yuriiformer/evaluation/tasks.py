@@ -19,7 +19,14 @@ from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from yuriiformer.data.tokenizers import Tokenizer
-from yuriiformer.errors import ConfigError, DataError, YuriiError, did_you_mean, one_line
+from yuriiformer.errors import (
+    ConfigError,
+    DataError,
+    YuriiError,
+    did_you_mean,
+    one_line,
+    whole_number,
+)
 from yuriiformer.evaluation.harness import Tell, YuriiLM
 from yuriiformer.evaluation.local_tasks import LAYOUTS, LocalTask, TaskSpec, local_task
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
@@ -69,8 +76,8 @@ def run_tasks(
     begin: Callable[[TaskSpec], None] = lambda spec: None,
 ) -> Iterator[tuple[TaskSpec, Result]]:
     """The same for any model of the harness."""
-    if limit is not None and limit < 1:
-        raise ConfigError(f"limit must be at least 1, not {limit}")
+    if limit is not None:
+        whole_number("limit", limit, 1)
     local: dict[TaskSpec, LocalTask] = {}
     if tasks_data is not None:
         local = {spec: local_task(spec, tasks_data) for spec in tasks}

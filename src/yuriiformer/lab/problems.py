@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from yuriiformer.errors import ConfigError
+from yuriiformer.errors import ConfigError, whole_number
 from yuriiformer.model.energies import interaction_gradient, log_partition
 
 Function = Callable[[Tensor], Tensor]
@@ -74,8 +74,7 @@ def quadratic(
       in directions in which the other is not.
     - ``shifted``: half of A each, with minima at x* + s and x* - s. The sum's stays at x*.
     """
-    if dim < 1:
-        raise ConfigError(f"--dim must be at least 1, not {dim}")
+    whole_number("--dim", dim, 1)
     if not 1 <= condition <= WORST:
         raise ConfigError(f"--condition must be from 1 to {WORST:g}, not {condition:g}")
     generator = torch.Generator().manual_seed(seed)
@@ -133,9 +132,8 @@ def particles(tokens: int = 32, dim: int = 2, pull: Pull = "gradient", seed: int
     (Of -(n/2) log E, which weighs all tokens by one number, a single token gets hold: its own
     exp|x|² outweighs all others, and it leaves them.)
     """
-    if tokens < 1 or dim < 1:
-        what, number = ("--tokens", tokens) if tokens < 1 else ("--dim", dim)
-        raise ConfigError(f"{what} must be at least 1, not {number}")
+    whole_number("--tokens", tokens, 1)
+    whole_number("--dim", dim, 1)
     generator = torch.Generator().manual_seed(seed)
     start = _normal((tokens, dim), generator)
 

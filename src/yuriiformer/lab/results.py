@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yuriiformer.errors import ConfigError
+from yuriiformer.errors import ConfigError, whole_number
 from yuriiformer.lab import theory as lab_theory
 from yuriiformer.lab.problems import (
     RADIUS,
@@ -220,8 +220,7 @@ def _on_particles(rule: Rule, problem: Problem, options: ParticleLab) -> dict[st
 
 
 def _check(steps: int, norm: bool, dim: int) -> None:
-    if steps < 1:
-        raise ConfigError(f"--steps must be at least 1, not {steps}")
+    whole_number("--steps", steps, 1)
     if norm and dim == 1:
         raise ConfigError("--norm needs --dim 2 or more: LayerNorm makes zero of a single number")
 

@@ -19,14 +19,12 @@ from torch import Tensor
 
 from yuriiformer.errors import ConfigError, did_you_mean
 from yuriiformer.lab.problems import Problem
-from yuriiformer.methods.catalog import controls, paper, rules, standard
 from yuriiformer.methods.coefficients import implied, resolve
 from yuriiformer.methods.interpreter import run_rule, unit
-from yuriiformer.methods.references import get_rule
+from yuriiformer.methods.references import get_rules
 from yuriiformer.methods.rule import Rule
 
 Constants = Literal["classical", "model"]
-GROUPS = {"all": rules, "paper": paper, "standard": standard, "controls": controls}
 FAR = 1e12  # times the first distance: who is so far away does not come back
 
 
@@ -67,8 +65,7 @@ def named_rules(names: Sequence[str]) -> list[Rule]:
     """Rules by name, file or variation; a group's name stands for all of it. Each once."""
     found: dict[str, Rule] = {}
     for name in names:
-        members = GROUPS[name].values() if name in GROUPS else [get_rule(name)]
-        for rule in members:
+        for rule in get_rules(name):
             same = found.setdefault(rule.name, rule)
             if same != rule:
                 raise ConfigError(f"two different rules are called {rule.name!r}: rename one")

@@ -214,3 +214,4 @@ standard = Catalog(  # of the paper's, those whose blocks cost what a plain tran
     rule for rule in PAPER if all(count == 1 for count in rule.oracle_calls.values())
 )
 rules = Catalog(PAPER + CONTROLS)
+GROUPS = {"all": rules, "paper": paper, "standard": standard, "controls": controls}

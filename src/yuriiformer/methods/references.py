@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from yuriiformer.errors import RuleError
-from yuriiformer.methods.catalog import rules
+from yuriiformer.methods.catalog import GROUPS, rules
 from yuriiformer.methods.rule import Rule
 
 
@@ -34,6 +34,11 @@ def get_rule(reference: str | os.PathLike[str] | Rule) -> Rule:
     base, words = _split(reference.strip())
     rule = load_rule(base) if base.endswith(".toml") else rules[base]
     return _vary(rule, words) if words else rule
+
+
+def get_rules(name: str) -> list[Rule]:
+    """The rules of a group (all, paper, standard, controls), or the one rule of a reference."""
+    return list(GROUPS[name].values()) if name in GROUPS else [get_rule(name)]
 
 
 def load_rule(path: str | os.PathLike[str]) -> Rule:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, overload
 
-from yuriiformer.errors import ConfigError, did_you_mean
+from yuriiformer.errors import ConfigError, did_you_mean, whole_number
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
 
@@ -71,11 +71,9 @@ class ModelConfig:
     velocity_norm: VelocityNorm = "shared"
 
     def __post_init__(self) -> None:
-        for name in ("n_layer", "n_head", "d_model", "vocab_size", "context"):
-            _positive(name, getattr(self, name))
-        for name in ("valid_vocab", "n_kv_head"):
-            if getattr(self, name) is not None:
-                _positive(name, getattr(self, name))
+        optional = [n for n in ("valid_vocab", "n_kv_head") if getattr(self, n) is not None]
+        for name in ("n_layer", "n_head", "d_model", "vocab_size", "context", *optional):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))
         if self.d_model % self.n_head:
             near = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
             best = min(near, key=lambda h: abs(h - self.n_head))
@@ -124,8 +122,3 @@ class ModelConfig:
         if isinstance(values.get("rule"), Mapping):
             values["rule"] = Rule.from_dict(values["rule"])
         return cls(**values)
-
-
-def _positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}")

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from yuriiformer.errors import InputError
+from yuriiformer.errors import InputError, whole_number
 from yuriiformer.model.context import Context
 from yuriiformer.model.kv_cache import KVCache, positions_and_mask
 from yuriiformer.model.oracles import oracle_pair
@@ -158,8 +158,7 @@ def generate(
 
 
 def _check(prompts: Sequence[Sequence[int]], count: int, vocab_size: int) -> Rows:
-    if not isinstance(count, int) or count < 0:
-        raise InputError(f"max_new_tokens must be a whole number of at least 0, not {count}")
+    whole_number("max_new_tokens", count, 0, InputError)
     rows = [[int(token) for token in prompt] for prompt in prompts]
     for row in rows:
         if not row:

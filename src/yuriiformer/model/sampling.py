@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from yuriiformer.errors import InputError
+from yuriiformer.errors import InputError, whole_number
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Sampling:
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
             raise InputError(f"temperature must be a number of at least 0, not {self.temperature}")
-        if self.top_k is not None and self.top_k < 1:
-            raise InputError(f"top_k must be at least 1, not {self.top_k}")
+        if self.top_k is not None:
+            whole_number("top_k", self.top_k, 1, InputError)
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise InputError(f"top_p must be above 0 and at most 1, not {self.top_p}")
         if not 0.01 <= self.repetition_penalty <= 100:

@@ -20,7 +20,7 @@ from yuriiformer.report.tables import (
     json_data,
     json_text,
     markdown,
-    plain,
+    terminal_table,
 )
 from yuriiformer.report.tables_latex import escape, latex, latex_sizes
 
@@ -72,7 +72,7 @@ def test_markdown_of_hostile_labels(hostile):
 @pytest.mark.parametrize("width", [60, 80, 100, 140, 200, 400])
 def test_a_terminals_table_fits_and_is_aligned(everything, width):
     table = result_table(everything)
-    lines = plain(table, width).splitlines()[: len(paper) + 2]
+    lines = terminal_table(table, width).splitlines()[: len(paper) + 2]
     assert all(display_width(line) <= width for line in lines)
     assert all(
         table.column(key).title in lines[0]
@@ -90,13 +90,13 @@ def test_a_terminals_table_fits_and_is_aligned(everything, width):
 
 def test_stars_mark_the_bold(tmp_path):
     table = result_table(write_suite(tmp_path, [GD, NESTEROV, VERLET]))
-    lines = plain(table, 120).splitlines()
+    lines = terminal_table(table, 120).splitlines()
     assert [line.count("*") for line in lines[2:5]] == [0, 3, 3]
     assert lines[5].startswith("* the lowest")
 
 
 def test_a_terminals_table_of_hostile_labels(hostile):
-    text = plain(result_table(hostile), 120)
+    text = terminal_table(result_table(hostile), 120)
     assert "\x1b" not in text
     assert len(text.splitlines()) >= 5
 
@@ -200,9 +200,10 @@ def test_two_arms_of_one_rule_keep_rows_of_their_own(tmp_path):
 def test_escaping():
     assert escape("a_b & 50% #1 $x {y}") == r"a\_b \& 50\% \#1 \$x \{y\}"
     assert escape("~^\\") == r"\textasciitilde{}\textasciicircum{}\textbackslash{}"
-    assert escape("– → β Ω Λ µ ½") == (
-        r"-- $\rightarrow$ $\beta$ $\Omega$ $\Lambda$ $\mu$ $\frac{1}{2}$"
+    assert escape("→ β Ω Λ μ Χ ο ς") == (
+        r"$\rightarrow$ $\beta$ $\Omega$ $\Lambda$ $\mu$ X o $\varsigma$"
     )
-    assert escape("Erdős, Gödel") == r"Erd\H{o}s, G\"{o}del"
+    assert escape("Erdős, Gödel – ½") == "Erdős, Gödel – ½"  # pdflatex reads UTF-8
+    assert escape("Wałęsa, ﬁne, ά") == r"Wałesa, fine, $\alpha$"
     assert escape("漢 ϝ") == "? ?"
     assert escape("a\nb") == "a b"

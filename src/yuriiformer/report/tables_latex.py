@@ -22,93 +22,62 @@ UNCLEAR = (
 WIDE = r"\footnotesize\let\minor\tiny\setlength{\tabcolsep}{1pt}"
 NARROW = r"\small\let\minor\scriptsize\setlength{\tabcolsep}{3pt}"
 PREAMBLE = r"""\documentclass[10pt]{article}
-\usepackage[utf8]{inputenc}
 \usepackage[a4paper,margin=1.7cm]{geometry}
 \usepackage{booktabs}
 \usepackage{xcolor}
 \begin{document}
 """
 
-_ASCII = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
-    "^": r"\textasciicircum{}", "_": r"\_", "~": r"\textasciitilde{}", "%": r"\%",
-    "<": r"$<$", ">": r"$>$", "|": r"$|$", '"': "''",
-}  # fmt: skip
-_UNICODE = {
-    "–": "--", "—": "---", "−": "$-$", "→": r"$\rightarrow$", "←": r"$\leftarrow$",
-    "½": r"$\frac{1}{2}$", "×": r"$\times$", "·": r"$\cdot$", "±": r"$\pm$", "†": r"$\dagger$",
-    "…": r"\ldots{}", "≤": r"$\leq$", "≥": r"$\geq$", "∞": r"$\infty$", "√": r"$\surd$",
-    "‘": "`", "’": "'", "“": "``", "”": "''", "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}",
-    "æ": r"\ae{}", "Æ": r"\AE{}", "ł": r"\l{}", "Ł": r"\L{}", "∇": r"$\nabla$", "⊕": r"$\oplus$",
-}  # fmt: skip
-_ACCENTS = {
-    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u",
-    "\u0307": ".", "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c",
-}  # fmt: skip
-_SMALL = {"alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa",
-          "lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi",
-          "omega"}  # fmt: skip
-_CAPITALS = {"gamma", "delta", "theta", "lambda", "xi", "pi", "sigma", "upsilon", "phi", "psi",
-             "omega"}  # fmt: skip
-_LIKE_LATIN = {"alpha": "A", "beta": "B", "epsilon": "E", "zeta": "Z", "eta": "H", "iota": "I",
-               "kappa": "K", "mu": "M", "nu": "N", "omicron": "O", "rho": "P", "tau": "T",
-               "chi": "X"}  # fmt: skip
+# What pdflatex sets as it stands: UTF-8 is its default, but its usual fonts have not every letter.
+_PLAIN = {*map(chr, range(0xA0, 0x180)), *"–—‘’“”†…"} - {*"«»ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲųſ"}
+_ESCAPES = {
+    **{character: f"\\{character}" for character in "{}$&#_%"},
+    **{character: f"${character}$" for character in "<>|"},
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    '"': "''",
+    "−": "$-$",
+    "√": r"$\surd$",
+    "→": r"$\rightarrow$",
+    "←": r"$\leftarrow$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "∞": r"$\infty$",
+    "∇": r"$\nabla$",
+    "⊕": r"$\oplus$",
+    "ς": r"$\varsigma$",
+    **dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΧο", "ABEZHIKMNOPTXo", strict=True)),  # LaTeX has them as Latin ones
+}
 
 
 def escape(text: str) -> str:
     """Any text as LaTeX that pdflatex can set; letters of a script it has not become ``?``."""
-    result: list[str] = []
-    for character in re.sub(r"\s+", " ", text):
-        if character in _UNICODE:
-            result.append(_UNICODE[character])
-            continue
-        for part in unicodedata.normalize("NFKD", character):
-            if unicodedata.combining(part):
-                _accent(result, part)
-            else:
-                result.append(_letter(part))
-    return "".join(result)
+    return "".join(map(_escaped, re.sub(r"\s+", " ", text)))
 
 
-def _letter(character: str) -> str:
-    if character in _ASCII:
-        return _ASCII[character]
-    if character.isascii():
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character in _PLAIN or character.isascii():
         return character if character.isprintable() else " "
-    return _UNICODE.get(character) or _greek(character) or "?"
-
-
-def _greek(character: str) -> str:
-    """A Greek letter; empty if it is none, or one that LaTeX has not."""
-    words = unicodedata.name(character, "").lower().replace("lamda", "lambda").split()
-    if words[:1] != ["greek"] or "letter" not in words:
-        return ""
-    name = words[-1]
-    if "capital" in words:
-        return f"$\\{name.capitalize()}$" if name in _CAPITALS else _LIKE_LATIN.get(name, "")
-    if "final" in words:
-        return r"$\varsigma$"
-    return "o" if name == "omicron" else f"$\\{name}$" if name in _SMALL else ""
-
-
-def _accent(result: list[str], mark: str) -> None:
-    """Over the letter before it, where LaTeX has it; others are dropped."""
-    if mark in _ACCENTS and result and len(result[-1]) == 1 and result[-1].isalpha():
-        result[-1] = f"\\{_ACCENTS[mark]}{{{result[-1]}}}"
+    if "Α" <= character <= "Ω" or "α" <= character <= "ω":
+        *_, case, _, name = unicodedata.name(character).replace("LAMDA", "LAMBDA").lower().split()
+        return f"$\\{name.capitalize() if case == 'capital' else name}$"
+    letters = unicodedata.normalize("NFKD", character)
+    plain = [part for part in letters if not unicodedata.combining(part)]
+    return "?" if plain == [character] else "".join(map(_escaped, plain))
 
 
 def latex(comparison: Comparison) -> str:
     """The paper's table of a setting: standard compute left, the rest right; if only one of them
     occurs, one panel."""
-    sides = {kind: [each for each in comparison.outcomes if each.arm.standard == kind]
-             for kind in PANELS}  # fmt: skip
-    panels = {PANELS[kind]: outcomes for kind, outcomes in sides.items() if outcomes}
+    panels: dict[str, list[Outcome]] = {}
+    for kind, title in PANELS.items():
+        outcomes = [each for each in comparison.outcomes if each.arm.standard == kind]
+        panels |= {title: outcomes} if outcomes else {}
     bold = {metric: lowest(comparison.outcomes, metric) for metric in METRICS}
-    columns = [
-        _panel_lines(outcomes, lambda each: _cells(each, METRICS, bold),
-                     lambda each: paper_figure_of(comparison.preset, each), METRICS)
-        for outcomes in panels.values()
-    ]  # fmt: skip
+    columns = [_panel_lines(comparison.preset, outcomes, bold) for outcomes in panels.values()]
     head = [" & ".join(["Method", *TITLES.values()] * len(panels)) + r" \\"]
     if len(panels) > 1:
         names = [rf"\multicolumn{{4}}{{c}}{{\textbf{{{name}}}}}" for name in panels]
@@ -181,18 +150,15 @@ def _label(text: str) -> str:
 
 
 def _panel_lines(
-    outcomes: Sequence[Outcome],
-    cells: Callable[[Outcome], list[str]],
-    figure_of: Callable[[Outcome], PaperFigure | None],
-    metrics: Sequence[str],
+    preset: str | None, outcomes: Sequence[Outcome], bold: dict[str, set[str]]
 ) -> list[str]:
     """A line for each arm, and under it the paper's where there is one."""
     lines = []
     for each in outcomes:
-        lines.append(" & ".join([_label(each.arm.label), *cells(each)]))
-        figure = figure_of(each)
+        lines.append(" & ".join([_label(each.arm.label), *_cells(each, METRICS, bold)]))
+        figure = paper_figure_of(preset, each)
         if figure is not None:
-            paper = [_paper_cell(figure, metric) for metric in metrics]
+            paper = [_paper_cell(figure, metric) for metric in METRICS]
             lines.append(" & ".join([_paper_title(figure), *paper]))
     return lines
 
@@ -221,7 +187,7 @@ def _short(half: float) -> str:
 def _paper_title(figure: PaperFigure | None) -> str:
     if figure is None or not figure.unclear:
         return _grey("paper")
-    return _grey(f"paper, {'/'.join(figure.labels)}{_UNICODE[MARK]}")
+    return _grey(f"paper, {'/'.join(figure.labels)}{MARK}")
 
 
 def _paper_cell(figure: PaperFigure | None, metric: str) -> str:
@@ -247,8 +213,8 @@ def _table(
     figures = [paper_figure_of(comparison.preset, each) for comparison, each in outcomes]
     name = " and ".join(escape(each.name) for each in comparisons if each.name)
     most = max((each.final.n for _, each in outcomes), default=0)
-    parts = [f"{name}: losses in nats per token; lower is better." if name else
-             "Losses in nats per token; lower is better.", said]  # fmt: skip
+    losses = "losses in nats per token; lower is better."
+    parts = [f"{name}: {losses}" if name else losses.capitalize(), said]
     if most > 1:
         parts.append(f"Means of up to {most} seeds $\\pm$ half their 95\\,\\% intervals.")
     parts.append("Bold: the lowest of each panel, ties at the printed precision too.")
@@ -259,7 +225,7 @@ def _table(
     if any(figures):
         parts.append(r"\textcolor{gray}{Grey}: the paper's figures.")
     if any(figure.unclear for figure in figures if figure is not None):
-        parts.append(UNCLEAR.replace(MARK, _UNICODE[MARK]))
+        parts.append(UNCLEAR)
     star = "*" if wide else ""
     begin = r"\begin{tabular*}{\textwidth}{@{\extracolsep{\fill}}" if wide else r"\begin{tabular}{"
     lines = [

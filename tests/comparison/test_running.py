@@ -11,7 +11,7 @@ from tests.comparison.suites import command, definition, results, run
 from tests.training.runs import tales
 from yuriiformer.comparison.display import SuiteDisplay, overall
 from yuriiformer.comparison.folder import RunSpec, SuiteFolder
-from yuriiformer.comparison.progress import Progress
+from yuriiformer.comparison.progress import RunProgress
 from yuriiformer.comparison.running import carry_out, last_words
 from yuriiformer.training.stop import Stopper
 
@@ -260,7 +260,7 @@ def test_progress_follows_a_run_that_cuts_its_records(tmp_path):
     spec = RunSpec("a", "a", 0, tmp_path, 100)
     spec.folder.path.mkdir(parents=True)
     file = spec.folder.metrics_file
-    each = Progress(spec)
+    each = RunProgress(spec)
     each.start("running")
     file.write_text(
         '{"step": 1, "loss": 3.0, "timing": {"tokens_per_second": 10}}\n{"step": 2, "lo'

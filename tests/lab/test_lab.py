@@ -16,8 +16,8 @@ from yuriiformer.lab.run import (
     momentum_of,
     named_rules,
     parse_given,
-    run,
     setting,
+    trajectory,
 )
 from yuriiformer.lab.theory import (
     affine_map,
@@ -43,7 +43,7 @@ SPLIT_RULES = ["gd-lie-trotter", "polyak-lie-trotter", "nesterov-lie-trotter", "
 
 
 def distances(problem, rule, setup, to):
-    path = run(problem, rule, setup)
+    path = trajectory(problem, rule, setup)
     return (path.X - to).flatten(1).norm(dim=1).tolist()
 
 
@@ -119,7 +119,7 @@ def test_where_a_rule_settles_is_its_fixed_point(name):
     if name == "nesterov-classical":
         assert found is None  # its blocks differ
         return
-    path = run(problem, rule, setting(rule, problem, 300))
+    path = trajectory(problem, rule, setting(rule, problem, 300))
     assert path.stopped is None
     torch.testing.assert_close(path.X[-1], found.limit, rtol=0, atol=1e-8)
     off = (found.limit - problem.minimiser).norm()
@@ -167,7 +167,7 @@ def test_the_printed_hamiltonian_goes_uphill():
     for h in (1.0, 0.1, 1e-3):
         setup = setting(rule, problem, 40, h=h)
         assert theory(problem, rule, setup).radius > 1
-        values = problem.value(run(problem, rule, setup).X)
+        values = problem.value(trajectory(problem, rule, setup).X)
         assert (values[1:] > values[:-1]).all()
     assert theory(problem, rule, setup).uphill
     turned = {"gamma": -1.0, "gamma_half": -1.0}
@@ -175,7 +175,7 @@ def test_the_printed_hamiltonian_goes_uphill():
     found = theory(problem, rule, setup)
     assert found.radius < 1
     assert not found.uphill
-    assert problem.value(run(problem, rule, setup).X[-1]) < 1e-6
+    assert problem.value(trajectory(problem, rule, setup).X[-1]) < 1e-6
 
 
 @pytest.mark.parametrize("condition", [10.0, 100.0])
@@ -268,21 +268,21 @@ def test_own_rules(tmp_path):
         streams={"S": "zero"},
     )
     assert theory(problem, adam, setting(adam, problem, 1)) is None
-    path = run(problem, adam, setting(adam, problem, 300, h=0.1))
+    path = trajectory(problem, adam, setting(adam, problem, 300, h=0.1))
     assert problem.value(path.X[-1]) < problem.value(path.X[0]) / 10
 
 
 def test_norm_changes_the_way():
     problem, rule = quadratic(10.0, 8), yf.rules["polyak-euler"]
     setup = setting(rule, problem, 5)
-    path = run(problem, rule, setup, norm=True)
+    path = trajectory(problem, rule, setup, norm=True)
     steps = (path.X[1:] - path.X[:-1]).flatten(1).norm(dim=1)
     torch.testing.assert_close(steps, torch.full_like(steps, math.sqrt(8)), rtol=1e-4, atol=0)
 
 
 def test_descent_lowers_the_particles_energy_and_makes_clusters():
     problem, rule = particles(), yf.rules["gd-euler"]
-    values = problem.value(run(problem, rule, setting(rule, problem, 200, h=0.05)).X)
+    values = problem.value(trajectory(problem, rule, setting(rule, problem, 200, h=0.05)).X)
     assert (values[1:] < values[:-1] + 1e-9).all()
     with pytest.raises(yf.YuriiError, match="give a step size"):
         setting(rule, problem, 1)

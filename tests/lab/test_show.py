@@ -16,7 +16,7 @@ from yuriiformer.lab.figures import (
     energies,
     paths,
     rates,
-    ways,
+    trajectories,
     write_lab_figures,
 )
 from yuriiformer.lab.results import (
@@ -138,9 +138,9 @@ def test_particles_are_drawn(swarm):
     left, right = energies(swarm).axes
     np.testing.assert_allclose(left.lines[0].get_ydata()[-1], swarm["rules"][0]["value"][-1])
     np.testing.assert_allclose(np.round(right.lines[0].get_ydata()), swarm["rules"][0]["clusters"])
-    panels = ways(swarm).axes
+    panels = trajectories(swarm).axes
     for each, axes in zip(swarm["rules"], panels, strict=True):
-        tokens = np.array(each["ways"])  # (frame, token, 2)
+        tokens = np.array(each["trajectories"])  # (frame, token, 2)
         ends = [line.get_xydata() for line in axes.lines if line.get_markersize() == 4.5]
         np.testing.assert_allclose(ends[0], tokens[-1])
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.report import payloads
 from yuriiformer.display.page import POLICY, page_html, write_page
-from yuriiformer.display.palette import BASELINE, COLOURS, DASHES, line_style
+from yuriiformer.display.palette import BASELINE_COLOUR, COLOURS, DASHES, line_style
 from yuriiformer.report.payload import PAGE
 
 HOSTILE = '</script><img src=x onerror="alert(1)"><!--{{data}}<script>'
@@ -139,7 +139,7 @@ def test_every_line_looks_different():
     assert len(set(looks)) == number
     assert [colour for colour, _ in looks[: len(COLOURS)]] == list(COLOURS)
     assert all(dash is None for _, dash in looks[: len(COLOURS)])
-    assert line_style(0) == (BASELINE, None)
+    assert line_style(0) == (BASELINE_COLOUR, None)
     assert line_style(number + 1) == line_style(1)
 
 

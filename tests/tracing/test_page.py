@@ -72,7 +72,7 @@ def test_the_terminals_table_has_the_means():
     run = traced()
     said = trace_text(run).splitlines()
     head = said[2].split("  ")
-    assert [word.strip() for word in head if word.strip()][:3] == ["after layer", "loss", "rank"]
+    assert [word.strip() for word in head if word.strip()][:3] == ["blocks", "loss", "rank"]
     for row, line in zip(range(4), said[3:], strict=False):
         values = [v for t in run["texts"] for v in t["by_layer"]["lens_loss"][row] if v is not None]
         assert line.split()[1] == f"{sum(values) / len(values):.4g}"

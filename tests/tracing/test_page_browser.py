@@ -85,7 +85,7 @@ def test_a_cell_says_more_to_the_pointer_and_the_keyboard(explore):
     page.keyboard.press("ArrowRight")
     where = "[+document.activeElement.dataset.row, +document.activeElement.dataset.token]"
     assert page.evaluate(where) == [3, 14]
-    assert "seen after layer 3" in tip.inner_text()
+    assert "seen after 3 blocks" in tip.inner_text()
 
 
 def test_what_a_cell_says_goes_along_with_it(explore):
@@ -110,14 +110,14 @@ def test_what_a_cell_says_goes_along_with_it(explore):
 
 def test_the_chosen_layer_is_shown_everywhere(explore):
     page = explore(depths.one())
-    page.get_by_role("slider", name="layer").focus()
+    page.get_by_role("slider", name="depth").focus()
     for _ in range(4):
         page.keyboard.press("ArrowLeft")
     assert page.evaluate("depth.state.depth") == pytest.approx(2 / 6)
     assert page.locator(".lens tr.chosen").get_attribute("data-row") == "2"
     assert page.evaluate("[depth.charts.lens.shown.mark, depth.charts.curve.shown.mark]") == [2, 2]
-    page.locator("#prediction").get_by_role("button", name="choose: after layer 5").click()
-    assert page.locator(".layer-name").inner_text() == "layer 5 of 6"
+    page.locator("#prediction").get_by_role("button", name="choose: after 5 blocks").click()
+    assert page.locator(".layer-name").inner_text() == "after 5 of 6 blocks"
     page.get_by_role("button", name="Play").click()
     wait(page, "depth.state.depth === 1 && document.querySelector('#play').textContent === 'Play'")
 

@@ -104,7 +104,7 @@ def test_curves_by_step_are_split_by_step(explore):
         for series, first in (("attn[0]#0", 0), ("Xₜ₊½#0", block // 2 - 1)):
             x, y = lines[i, series]
             rows = run["texts"][0]["by_step"]["norm"][first::block]
-            assert x == [1, 2, 3, 4, 5, 6]
+            assert x == [0, 1, 2, 3, 4, 5]  # layers, as in model.blocks
             assert y == pytest.approx([mean(row, [1, 8]) for row in rows])
     colours = "Object.fromEntries(depth.charts.curve.lines.map((l) => [l.series, l.colour]))"
     before = page.evaluate(colours)
@@ -129,7 +129,7 @@ def test_curves_of_the_whole_text_and_by_share_of_depth(explore):
     assert 0 in selected(page, 1)
     assert 0 not in selected(page, 0)
     page.evaluate("depth.goTo(0.5)")
-    assert page.locator(".layer-name").inner_text() == "layer 4 of 8 · 2 of 3"
+    assert page.locator(".layer-name").inner_text() == "after 4 of 8 · 2 of 3 blocks"
 
 
 def test_the_plane_shows_the_ways_at_one_scale(explore):
@@ -154,7 +154,7 @@ def test_the_plane_shows_the_ways_at_one_scale(explore):
     page.locator("#planes canvas").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert "in layer 1: Attnₜ(Xₜ)" in page.locator(".tip.floating").inner_text()
+    assert "in layer 0: Attnₜ(Xₜ)" in page.locator(".tip.floating").inner_text()
 
 
 def test_much_stays_fluent(explore):

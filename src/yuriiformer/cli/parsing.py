@@ -72,7 +72,7 @@ def _in_one_line() -> Iterator[None]:
     except SystemExit as stop:
         if stop.code in (0, None):  # it was asked for help
             raise
-        raise YuriiError(_one_line(said.getvalue())) from None
+        raise YuriiError(_unframed(said.getvalue())) from None
 
 
 def _deferred(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,7 +85,7 @@ def _deferred(function: Callable[..., Any]) -> Callable[..., Any]:
     return bind
 
 
-def _one_line(message: str) -> str:
+def _unframed(message: str) -> str:
     """tyro frames its errors in boxes of several lines; the words are what matters."""
     # In ASCII, without frames, a title stands above a rule of dashes.
     titles = re.compile(r"^[╭╰].*$|^\s*\S.*\n\s*-{3,}\s*$", re.MULTILINE)

@@ -24,7 +24,7 @@ from yuriiformer.report.headline import headline
 from yuriiformer.report.hypotheses import hypothesis_lines, hypothesis_table
 from yuriiformer.report.payload import PAGE, Extras, payload
 from yuriiformer.report.results import result_table
-from yuriiformer.report.tables import csv_text, json_text, markdown, plain, whole
+from yuriiformer.report.tables import csv_text, json_text, markdown, terminal_table
 from yuriiformer.report.tables_latex import latex, latex_document, latex_sizes
 from yuriiformer.runs.folder import RunFolder
 
@@ -98,9 +98,9 @@ def _title(flags: Flags, comparisons: Sequence[Comparison]) -> str:
 
 def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """Of every arm's first run, by its folder."""
-    from yuriiformer.comparison.samples import Sampling, samples_of, shown  # noqa: PLC0415  torch
+    from yuriiformer.comparison.samples import SampleSettings, samples_of, shown  # noqa: PLC0415  torch
 
-    sampling = Sampling(
+    sampling = SampleSettings(
         flags.prompt,
         max_new_tokens=flags.max_new_tokens,
         temperature=flags.temperature,
@@ -168,12 +168,12 @@ def _print(
         if each.name:
             print(f"{each.name}\n")
         print("\n".join(headline(each)) + "\n")
-        print(plain(result_table(each), width))
+        print(terminal_table(result_table(each), width))
         if each.verdicts:
             print("\n".join(hypothesis_lines(each)) + "\n")
         tasks = downstream_table(each)
         if tasks is not None:
-            print(whole(tasks))
+            print(terminal_table(tasks))
         for remark in each.remarks:
             print(f"note: {remark}")
     for arm in [arm for each in comparisons for arm in each.arms]:

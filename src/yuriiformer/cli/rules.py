@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -78,7 +78,7 @@ def show_rule(
         print(f"{full_text(found)}\n\nLaTeX:\n{data['latex']}")
 
 
-def draw_rule(
+def diagram(
     rule: tyro.conf.Positional[RuleName],
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE.svg|png|pdf")],
 ) -> None:
@@ -88,16 +88,14 @@ def draw_rule(
         rule: which rule.
         out: where to; the ending says in which format.
     """
-    from yuriiformer.methods.drawing.diagram import draw_rule as draw  # noqa: PLC0415  matplotlib is slow
+    from yuriiformer.methods.drawing.diagram import draw_rule  # noqa: PLC0415  matplotlib is slow
 
-    print(draw(get_rule(rule), out))
+    print(draw_rule(get_rule(rule), out))
 
 
 def run(arguments: list[str]) -> None:
     """``yurii rules [list|show|diagram]``; alone it lists."""
-    words = ("list", "show", "diagram")
     if not arguments or (arguments[0].startswith("--") and arguments[0] != "--help"):
         arguments = ["list", *arguments]
-    parse_command(
-        "yurii rules", dict(zip(words, (list_rules, show_rule, draw_rule), strict=True)), arguments
-    )
+    commands: dict[str, Any] = {"list": list_rules, "show": show_rule, "diagram": diagram}
+    parse_command("yurii rules", commands, arguments)

@@ -26,13 +26,13 @@ from yuriiformer.comparison.cluster import Cluster, cluster
 from yuriiformer.comparison.collect import collect
 from yuriiformer.comparison.display import SuiteDisplay, overall
 from yuriiformer.comparison.folder import Request, RunSpec, SuiteFolder
-from yuriiformer.comparison.progress import Progress
+from yuriiformer.comparison.progress import RunProgress
 from yuriiformer.comparison.running import Launch, carry_out, local, printed
 from yuriiformer.comparison.study import Study, read_study
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError, YuriiError, whole_number
 from yuriiformer.report.results import result_table
-from yuriiformer.report.tables import plain
+from yuriiformer.report.tables import terminal_table
 from yuriiformer.training.corpus import data_identity
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.stop import EXIT_CODE, Stopper
@@ -246,7 +246,7 @@ def _submit(launch: Launch, runs: Sequence[RunSpec]) -> int:
     return 0
 
 
-def _end(suite: SuiteFolder, runs: Sequence[Progress], *, report: bool) -> int:
+def _end(suite: SuiteFolder, runs: Sequence[RunProgress], *, report: bool) -> int:
     failed = [each for each in runs if each.state == "failed"]
     stopped = [each for each in runs if each.state == "stopped"]
     with suppress(OSError):
@@ -270,6 +270,10 @@ def _table(suite: SuiteFolder) -> None:
     """What came out so far."""
     try:
         for comparison in collect([suite.path]):
-            print(plain(result_table(comparison), shutil.get_terminal_size((120, 24)).columns))
+            print(
+                terminal_table(
+                    result_table(comparison), shutil.get_terminal_size((120, 24)).columns
+                )
+            )
     except YuriiError as error:  # the runs themselves are fine
         print(f"no table: {error}")

@@ -38,7 +38,7 @@ KEPT = ("format", "config", "data", "resolved", "plan", "versions", "changes")  
 
 
 @dataclass(frozen=True)
-class Written:
+class Archived:
     """What an archive was given: runs added, runs it had already, runs left for later."""
 
     added: int
@@ -50,7 +50,7 @@ def is_archive(folder: Path) -> bool:
     return (folder / ARCHIVE).is_file()
 
 
-def write_archive(record: SuiteRecord, folder: Path) -> Written:
+def write_archive(record: SuiteRecord, folder: Path) -> Archived:
     """Archive a suite, or add its new runs to an archive of the same study."""
     if not is_archive(folder) and folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise RunError(f"{folder} holds something else than an archive: choose another folder")
@@ -77,7 +77,7 @@ def write_archive(record: SuiteRecord, folder: Path) -> Written:
             _bytes(folder, name, each)  # whole, also those that were there before
     folder.mkdir(parents=True, exist_ok=True)
     _save(folder, {"format": FORMAT, "definition": definition, "runs": listed})
-    return Written(added, known, left)
+    return Archived(added, known, left)
 
 
 def read_archive(folder: Path) -> SuiteRecord:

@@ -12,7 +12,7 @@ from yuriiformer.training.display import duration
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from yuriiformer.comparison.progress import Progress
+    from yuriiformer.comparison.progress import RunProgress
 
 EVERY_SECONDS = 30.0  # between lines where no terminal is
 WORDS = {"elsewhere": "running elsewhere"}
@@ -46,7 +46,7 @@ class SuiteDisplay:
         except OSError:  # the reader of a pipe has gone: the runs continue
             self.live = None
 
-    def show(self, runs: Sequence[Progress]) -> None:
+    def show(self, runs: Sequence[RunProgress]) -> None:
         for each in runs:
             self._changed(each)
         if self.live is not None:
@@ -57,7 +57,7 @@ class SuiteDisplay:
             self.say("; ".join([overall(runs), *(f"{each.run.name} {each.step}/{each.run.steps}"
                                                  for each in active)]))  # fmt: skip
 
-    def _changed(self, each: Progress) -> None:
+    def _changed(self, each: RunProgress) -> None:
         """A line for a run that began or ended."""
         before, name = self.states.get(each.run.name), each.run.name
         self.states[name] = each.state
@@ -71,7 +71,7 @@ class SuiteDisplay:
         elif each.state == "stopped" and before == "running":
             self.say(f"{name}: asked to save and stop")
 
-    def _table(self, runs: Sequence[Progress]) -> Any:
+    def _table(self, runs: Sequence[RunProgress]) -> Any:
         from rich.table import Table  # noqa: PLC0415
 
         table = Table(title=overall(runs, self.began), title_justify="left", expand=False)
@@ -95,7 +95,7 @@ class SuiteDisplay:
             self.live = None
 
 
-def overall(runs: Sequence[Progress], began: float | None = None) -> str:
+def overall(runs: Sequence[RunProgress], began: float | None = None) -> str:
     """``12 of 51 runs finished, 2 running, 1 failed``."""
     count = {state: sum(each.state == state for each in runs)
              for state in ("finished", "running", "elsewhere", "failed")}  # fmt: skip
@@ -104,7 +104,7 @@ def overall(runs: Sequence[Progress], began: float | None = None) -> str:
     return ", ".join(parts + ([] if began is None else _times(runs, time.monotonic() - began)))
 
 
-def _times(runs: Sequence[Progress], seconds: float) -> list[str]:
+def _times(runs: Sequence[RunProgress], seconds: float) -> list[str]:
     """How long it took so far, and about how long it will."""
     done = sum(max(0, each.step - each.first) for each in runs if each.began)
     left = sum(each.run.steps - each.step for each in runs
@@ -113,14 +113,14 @@ def _times(runs: Sequence[Progress], seconds: float) -> list[str]:
     return [*parts, f"about {duration(left * seconds / done)} left"] if done and left else parts
 
 
-def _most_interesting(runs: Sequence[Progress], rows: int) -> list[Progress]:
+def _most_interesting(runs: Sequence[RunProgress], rows: int) -> list[RunProgress]:
     """What a short terminal shows: what runs, then what failed, waits, is finished; in order."""
     order = ["running", "elsewhere", "failed", "stopped", "waiting", "finished"]
     chosen = sorted(runs, key=lambda each: order.index(each.state))[:rows]
     return [each for each in runs if each in chosen]
 
 
-def _losses(each: Progress) -> str:
+def _losses(each: RunProgress) -> str:
     if each.val_loss is None:
         return f"{each.step} steps"
     return f"validation loss {each.val_loss:.4f}, best {_text(each.best) or 'none'}"

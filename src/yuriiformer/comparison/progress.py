@@ -10,15 +10,15 @@ from typing import Literal
 from yuriiformer.comparison.folder import RunSpec
 from yuriiformer.runs.metrics import MetricsTail
 
-State = Literal["waiting", "running", "elsewhere", "finished", "failed", "stopped"]
+RunState = Literal["waiting", "running", "elsewhere", "finished", "failed", "stopped"]
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """One run, as seen from outside."""
 
     run: RunSpec
-    state: State = "waiting"
+    state: RunState = "waiting"
     step: int = 0
     loss: float | None = None
     val_loss: float | None = None
@@ -30,7 +30,7 @@ class Progress:
     logged: int = 0  # bytes that its log had before this try
     _tail: MetricsTail | None = field(default=None, repr=False)
 
-    def start(self, state: State) -> None:
+    def start(self, state: RunState) -> None:
         """It runs, from the step that its records have reached."""
         self.look()
         self.state, self.began, self.first = state, time.monotonic(), self.step
@@ -50,7 +50,7 @@ class Progress:
                          if loss is not None and math.isfinite(loss)]  # fmt: skip
                 self.best = min(known, default=None)
 
-    def end(self, state: State, said: str = "") -> None:
+    def end(self, state: RunState, said: str = "") -> None:
         self.look()
         self.state, self.said = state, said
         if self._tail is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from yuriiformer.comparison.folder import RunSpec, SuiteFolder
-from yuriiformer.comparison.progress import Progress
+from yuriiformer.comparison.progress import RunProgress
 from yuriiformer.training.stop import EXIT_CODE, PARENT, Stopper
 
 LOOK_EVERY = 0.3  # seconds
@@ -33,10 +33,10 @@ class Job(Protocol):
         """Ask it to save and leave."""
 
 
-class Listener(Protocol):
+class SuiteListener(Protocol):
     """Is shown the runs now and then."""
 
-    def show(self, runs: Sequence[Progress]) -> None: ...
+    def show(self, runs: Sequence[RunProgress]) -> None: ...
     def say(self, text: str) -> None: ...
 
 
@@ -97,16 +97,16 @@ def carry_out(
     runs: Sequence[RunSpec],
     launch: Launch,
     jobs: int,
-    listener: Listener,
+    listener: SuiteListener,
     stopper: Stopper,
-) -> list[Progress]:
+) -> list[RunProgress]:
     """Run what is not finished, ``jobs`` at a time, until all are or a signal comes."""
-    seen = [Progress(run) for run in runs]
+    seen = [RunProgress(run) for run in runs]
     for each in seen:
         each.look()
         if each.run.finished:
             each.end("finished")
-    slots: dict[int, tuple[Progress, Job]] = {}
+    slots: dict[int, tuple[RunProgress, Job]] = {}
     while True:
         _collect(suite, slots, listener)
         if stopper.requested is None:
@@ -122,12 +122,12 @@ def carry_out(
     return seen
 
 
-def _waits(progress: Progress) -> bool:
+def _waits(progress: RunProgress) -> bool:
     return progress.state in ("waiting", "elsewhere")
 
 
 def _collect(
-    suite: SuiteFolder, slots: dict[int, tuple[Progress, Job]], listener: Listener
+    suite: SuiteFolder, slots: dict[int, tuple[RunProgress, Job]], listener: SuiteListener
 ) -> None:
     """Free the slots of runs that have ended."""
     for slot, (progress, job) in list(slots.items()):
@@ -140,11 +140,11 @@ def _collect(
 
 def _start(
     suite: SuiteFolder,
-    seen: Sequence[Progress],
-    slots: dict[int, tuple[Progress, Job]],
+    seen: Sequence[RunProgress],
+    slots: dict[int, tuple[RunProgress, Job]],
     launch: Launch,
     jobs: int,
-    listener: Listener,
+    listener: SuiteListener,
 ) -> None:
     """Fill the free slots. A run that some other process trains right now is waited for."""
     for progress in filter(_waits, seen):
@@ -165,14 +165,14 @@ def _start(
         slots[free] = (progress, launch(progress.run, free))
 
 
-def _stop(slots: dict[int, tuple[Progress, Job]]) -> None:
+def _stop(slots: dict[int, tuple[RunProgress, Job]]) -> None:
     for progress, job in slots.values():
         if progress.state == "running":
             progress.state = "stopped"
             job.stop()
 
 
-def _end(suite: SuiteFolder, progress: Progress, code: int, listener: Listener) -> None:
+def _end(suite: SuiteFolder, progress: RunProgress, code: int, listener: SuiteListener) -> None:
     run = progress.run
     if code == 0 and run.finished:
         progress.end("finished")

@@ -13,8 +13,8 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import YuriiError
 from yuriiformer.files import write_json
-from yuriiformer.model import sampling as model_sampling
 from yuriiformer.model.generate import stream
+from yuriiformer.model.sampling import Sampling
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.loading import about, find_checkpoint, open_model
 from yuriiformer.runs.run import SAMPLES, read_samples
@@ -23,7 +23,7 @@ PROMPT_TOKENS = 8  # of a document of the validation split, where no prompt is g
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SampleSettings:
     """How text is drawn. No prompts: the first words of validation documents."""
 
     prompts: tuple[str, ...] = ()
@@ -34,7 +34,9 @@ class Sampling:
     seed: int = 0
 
 
-def sample_run(folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ()) -> dict[str, Any]:
+def sample_run(
+    folder: RunFolder, sampling: SampleSettings, data: Sequence[Path] = ()
+) -> dict[str, Any]:
     """The run's samples: those in its folder, if they are of this checkpoint and these settings,
     else new ones. ``data`` are other places where the run's data may stand by now."""
     settings = {**asdict(sampling), "prompts": list(sampling.prompts)}
@@ -45,15 +47,14 @@ def sample_run(folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ())
     run = open_model(folder.path, data=data)
     prompts = list(sampling.prompts) or _prompts(run.store, run.tokenizer, sampling.count)
     ids = [tokens.tolist() for tokens in run.tokenizer.encode_batch(prompts)]
-    how = model_sampling.Sampling(sampling.temperature, sampling.top_k)
-    columns = list(
-        stream(run.model, ids, sampling.max_new_tokens, how, seed=sampling.seed,
-               end=run.tokenizer.end_of_text)
-    )  # fmt: skip
+    how = Sampling(sampling.temperature, sampling.top_k)
+    end = run.tokenizer.end_of_text
+    length, seed = sampling.max_new_tokens, sampling.seed
+    columns = list(stream(run.model, ids, length, how, seed=seed, end=end))
     samples = []
     for prompt, row in zip(prompts, zip(*columns, strict=True), strict=True):
         text = [token for token in row if token is not None]
-        ended = run.tokenizer.end_of_text in text
+        ended = end in text
         words = run.tokenizer.decode(text[:-1] if ended else text)
         samples.append({"prompt": prompt, "text": words, "ended": ended})
     made = {**made_from, "samples": samples}
@@ -62,7 +63,7 @@ def sample_run(folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ())
 
 
 def samples_of(
-    folder: RunFolder, sampling: Sampling, data: Sequence[Path] = ()
+    folder: RunFolder, sampling: SampleSettings, data: Sequence[Path] = ()
 ) -> tuple[list[dict[str, Any]], str]:
     """The same for a page: the samples, and a line on them or on why there are none."""
     try:

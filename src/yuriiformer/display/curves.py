@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 REACH = 4.0  # standard deviations after which a Gaussian counts as zero
 
 
@@ -53,7 +52,7 @@ def _uneven(x: Floats, y: Floats, there: NDArray[np.bool_]) -> tuple[Floats, Flo
     return sums, weights
 
 
-def thin(x: Any, y: Any, buckets: int) -> Indices:
+def thin(x: Any, y: Any, buckets: int) -> NDArray[np.intp]:
     """Indices to draw instead of all: the first, the last, and the lowest and highest of each
     bucket of x, so that no extreme is lost. All of them, if that is no fewer."""
     across, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from yuriiformer.data.tokenizers import END_OF_TEXT, Tokenizer
 from yuriiformer.errors import DataError
+from yuriiformer.evaluation.loss import Tell
 from yuriiformer.evaluation.scoring import (
     BATCH_TOKENS,
     Answers,
@@ -28,8 +29,6 @@ from yuriiformer.model.sampling import Sampling
 SEED = 1234  # of sampled text
 NEW_TOKENS = 256  # where a task does not say, as the harness's own models
 GENERATED_ROWS = 16
-
-Tell = Callable[[int, int], None]  # requests answered, of how many
 
 
 class YuriiLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types

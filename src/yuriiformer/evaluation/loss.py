@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
+Tell = Callable[[int, int], None]  # done, of how many
 Batch = tuple[Tensor, Tensor]  # inputs and targets, each (sequences, context)
 
 

@@ -27,8 +27,9 @@ from yuriiformer.errors import (
     one_line,
     whole_number,
 )
-from yuriiformer.evaluation.harness import Tell, YuriiLM
+from yuriiformer.evaluation.harness import YuriiLM
 from yuriiformer.evaluation.local_tasks import LAYOUTS, LocalTask, TaskSpec, local_task
+from yuriiformer.evaluation.loss import Tell
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
 from yuriiformer.model.model import YuriiFormer
 

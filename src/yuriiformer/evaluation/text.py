@@ -10,15 +10,13 @@ from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 
 PERCENT = ("acc", "exact_match", "f1", "em", "mcc")  # metrics that are shares
 
-Row = tuple[str, ...]
-
 
 def validation_text(found: Mapping[str, Any], *, judged: bool) -> str:
     """The losses; ``judged`` by a run that has a validation split of its own."""
     name = found["rule"]
     lines = [f"{name}, {found['checkpoint']} checkpoint, step {found['step']:,}"
              if "step" in found else f"{name}, {found['model']}", ""]  # fmt: skip
-    rows: list[Row] = [("", "loss", "perplexity", "bits/byte", "tokens")]
+    rows: list[tuple[str, ...]] = [("", "loss", "perplexity", "bits/byte", "tokens")]
     by = f"protocol ({found['eval_sequences']:,} sequences)"
     for label, part in ((by, found["protocol"]), ("exact", found["exact"])):
         bits = part.get("bits_per_byte")
@@ -34,7 +32,7 @@ def validation_text(found: Mapping[str, Any], *, judged: bool) -> str:
 
 def tasks_text(found: Mapping[str, Any], others: Mapping[str, Mapping[str, float]]) -> str:
     """A row per task, beside what ``others`` (the paper, released models) reach in it."""
-    rows: list[Row] = [("task", "metric", "value", "± stderr", "items", *others)]
+    rows: list[tuple[str, ...]] = [("task", "metric", "value", "± stderr", "items", *others)]
     notes = []
     for label, result in found.items():
         theirs = [each.get(label) for each in others.values()]
@@ -55,7 +53,7 @@ def tasks_text(found: Mapping[str, Any], others: Mapping[str, Mapping[str, float
     return "\n".join([*shown, *notes])
 
 
-def _score(scores: Mapping[str, Any], items: int | None) -> Row:
+def _score(scores: Mapping[str, Any], items: int | None) -> tuple[str, ...]:
     """Metric, value, standard error and number of items."""
     metric = next((name for name in ("acc_norm", *PERCENT) if name in scores), None)
     metric = metric or next(iter(scores))

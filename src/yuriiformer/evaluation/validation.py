@@ -9,7 +9,7 @@ one shorter. Both count end-of-text tokens and, as training does, give padded id
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +20,10 @@ import torch
 from yuriiformer.data.order import exact_windows, validation_starts
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
-from yuriiformer.evaluation.loss import Batch, total_loss
+from yuriiformer.evaluation.loss import Batch, Tell, total_loss
 from yuriiformer.model.model import YuriiFormer
 
-Tell = Callable[[int, int], None]  # sequences done, of how many
-SEQUENCES = 8  # in memory at a time
+BATCH = 8  # sequences in memory at a time
 
 BITS_PER_BYTE = (
     "bits per byte: the loss of every token but the first, end-of-text tokens included, over the "
@@ -59,7 +58,7 @@ def validation_loss(
     store: TokenStore,
     sequences: int,
     *,
-    batch: int = SEQUENCES,
+    batch: int = BATCH,
     tell: Tell = lambda done, total: None,
 ) -> Loss:
     """By the protocol: ``sequences`` blocks of the split, in file order."""
@@ -77,7 +76,7 @@ def exact_loss(
     model: YuriiFormer,
     store: TokenStore,
     *,
-    batch: int = SEQUENCES,
+    batch: int = BATCH,
     tell: Tell = lambda done, total: None,
 ) -> Loss:
     """Over the whole split, every token but the first predicted once."""

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from yuriiformer.errors import ModelFileError
-from yuriiformer.huggingface.weights import build, read_pickle
+from yuriiformer.huggingface.weights import build_gpt2, read_pickle
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.methods.interpreter import LAYER_NORM_EPS
 from yuriiformer.model.config import Gelu, ModelConfig
@@ -37,7 +37,7 @@ def import_gpt2(folder: str | Path) -> YuriiFormer:
     folder = Path(folder)
     data = _read_config(folder)
     config = _model_config(data, folder / CONFIG)
-    return build(config, _read_weights(folder), folder, transposed=True)
+    return build_gpt2(config, _read_weights(folder), folder, transposed=True)
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

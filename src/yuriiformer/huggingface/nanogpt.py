@@ -9,7 +9,7 @@ from torch import Tensor
 
 from yuriiformer.data.tokenizers import GPT2, padded
 from yuriiformer.errors import ModelFileError
-from yuriiformer.huggingface.weights import build, read_pickle
+from yuriiformer.huggingface.weights import build_gpt2, read_pickle
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
@@ -44,7 +44,7 @@ def import_nanogpt(path: str | Path) -> YuriiFormer:
         valid_vocab=GPT2.vocab_size if vocabulary == padded(GPT2.vocab_size) else None,
         bias=bool(arguments.get("bias", True)),
     )
-    return build(config, tensors, path, transposed=False)
+    return build_gpt2(config, tensors, path, transposed=False)
 
 
 def _parts(data: Any, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -47,7 +47,7 @@ def own_name(name: str) -> str | None:
     return None
 
 
-def build(
+def build_gpt2(
     config: ModelConfig, tensors: Mapping[str, Tensor], source: Path, *, transposed: bool
 ) -> YuriiFormer:
     """A model of ``config`` with their tensors, each of which must have its place.

@@ -1,4 +1,4 @@
-"""Figures of the lab: convergence, rates and paths on a quadratic; energies and ways of particles.
+"""Figures of the lab: convergence and rates on a quadratic, energies and trajectories.
 
 All are drawn from the plain data that ``lab.json`` holds.
 """
@@ -112,16 +112,16 @@ def _speed(rate: Mapping[str, float | None]) -> float | None:
 
 
 def paths(data: Data) -> Figure:
-    """Every rule's way over the level lines of f: the flattest axis across, the steepest up."""
+    """Every rule over the level lines of f: the flattest axis across, the steepest up."""
     with look():
         figure, panels = _panels(len(data["rules"]), 1.55)
         reach = _reach(data)
         for style, (each, axes) in enumerate(zip(data["rules"], panels, strict=True)):
             _levels(axes, data, reach)
-            way = np.array(each["path"], dtype=np.float64)
+            points = np.array(each["path"], dtype=np.float64)
             colour, _ = line_style(style)
-            axes.plot(*way.T, color=colour, lw=0.9, marker=".", ms=2.5, mew=0, zorder=3)
-            axes.plot(*way[0], "o", ms=4, mfc="white", mec=INK, mew=0.9, zorder=4)
+            axes.plot(*points.T, color=colour, lw=0.9, marker=".", ms=2.5, mew=0, zorder=3)
+            axes.plot(*points[0], "o", ms=4, mfc="white", mec=INK, mew=0.9, zorder=4)
             axes.plot(0, 0, "+", ms=8, color=INK, mew=1.2, zorder=5)
             if each["limit"] is not None:
                 axes.plot(*each["limit"], "s", ms=5, mfc="none", mec=INK, mew=1.0, zorder=5)
@@ -148,7 +148,7 @@ def _apart(data: Data) -> bool:
 
 
 def _reach(data: Data) -> tuple[float, float]:
-    """Half the width and height that all panels share: enough for the start and most ways."""
+    """Half the width and height that all panels share: enough for the start and most points."""
     found = []
     for axis in (0, 1):
         start = max(abs(each["path"][0][axis]) for each in data["rules"])
@@ -200,14 +200,14 @@ def _finite(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def ways(data: Data) -> Figure:
+def trajectories(data: Data) -> Figure:
     """Where the tokens went (in their first two coordinates)."""
     with look():
         figure, panels = _panels(len(data["rules"]), 2.1, columns=3)
-        starts = np.array(data["rules"][0]["ways"][0], dtype=np.float64)
+        starts = np.array(data["rules"][0]["trajectories"][0], dtype=np.float64)
         reach = 1.12 * max(float(np.abs(starts).max()), 1.2 * data["ring"]["radius"])
         for style, (each, axes) in enumerate(zip(data["rules"], panels, strict=True)):
-            frames = np.array(each["ways"], dtype=np.float64)  # (frame, token, 2)
+            frames = np.array(each["trajectories"], dtype=np.float64)  # (frame, token, 2)
             colour, _ = line_style(style)
             ring = Circle((0, 0), data["ring"]["radius"], fill=False, ec="#b0b0b0", ls="--", lw=0.7)
             axes.add_patch(ring)
@@ -252,9 +252,9 @@ def write_lab_figures(data: Data, folder: Path, formats: Sequence[str]) -> list[
         if data["options"]["dim"] == 1:
             del made["paths"]  # a line
     else:
-        made = {"energies": energies, "ways": ways}
+        made = {"energies": energies, "trajectories": trajectories}
         if data["options"]["dim"] == 1:
-            del made["ways"]
+            del made["trajectories"]
     written = []
     for name, draw in made.items():
         figure = draw(data)

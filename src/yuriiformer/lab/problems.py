@@ -9,7 +9,6 @@ float64; everything also takes leading dimensions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,10 +16,9 @@ import torch
 from torch import Tensor
 
 from yuriiformer.errors import ConfigError, whole_number
-from yuriiformer.model.energies import interaction_gradient, log_partition
+from yuriiformer.model.energies import Function, interaction_gradient, log_partition
 
-Function = Callable[[Tensor], Tensor]
-Split = Literal["even", "spectrum", "shifted"]
+QuadraticSplit = Literal["even", "spectrum", "shifted"]
 Pull = Literal["gradient", "attention"]
 
 WORST = 1e12  # condition number: beyond it, float64 does not see the flattest direction
@@ -64,7 +62,7 @@ class Quadratic(Problem):
 
 
 def quadratic(
-    condition: float = 100.0, dim: int = 2, split: Split = "even", seed: int = 0
+    condition: float = 100.0, dim: int = 2, split: QuadraticSplit = "even", seed: int = 0
 ) -> Quadratic:
     """Eigenvalues from m = 1 / condition to L = 1, evenly on a log scale, in a random basis.
 

@@ -18,12 +18,12 @@ from yuriiformer.lab.problems import (
     Problem,
     Pull,
     Quadratic,
-    Split,
+    QuadraticSplit,
     clusters,
     particles,
     quadratic,
 )
-from yuriiformer.lab.run import Constants, Path, Setting, run, setting
+from yuriiformer.lab.run import Constants, Setting, Trajectory, setting, trajectory
 from yuriiformer.lab.theory import Theory, bias_order, fit_rate, theory, tune
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.energies import log_interaction_energy
@@ -39,7 +39,7 @@ class QuadraticLab:
 
     condition: float = 100.0
     dim: int = 2
-    split: Split = "even"
+    split: QuadraticSplit = "even"
     steps: int = 300
     step_size: float | None = None
     coefficients: Constants = "classical"
@@ -101,7 +101,7 @@ def _on_quadratic(rule: Rule, problem: Quadratic, options: QuadraticLab) -> dict
         setup = tune(problem, rule, setup, h=options.step_size, keep=options.given)
     linear = not (options.norm and rule.norm_calls) and options.dim <= THEORY
     known = theory(problem, rule, setup) if linear else None
-    path = run(problem, rule, setup, norm=options.norm)
+    path = trajectory(problem, rule, setup, norm=options.norm)
     limit = problem.minimiser if known is None or known.limit is None else known.limit
     size = max(_norm(path.X[0] - limit), _norm(limit))
     to_limit = (path.X - limit).flatten(1).norm(dim=1).tolist()
@@ -140,7 +140,7 @@ def _bias(problem: Quadratic, known: Theory | None, size: float) -> float | None
 def _remarks(
     rule: Rule,
     setup: Setting,
-    path: Path,
+    path: Trajectory,
     known: Theory | None,
     bias: float | None,
     order: float | None,
@@ -196,7 +196,7 @@ def particle_results(chosen: Sequence[Rule], options: ParticleLab) -> dict[str, 
 
 def _on_particles(rule: Rule, problem: Problem, options: ParticleLab) -> dict[str, Any]:
     setup = setting(rule, problem, options.steps, h=options.step_size, given=options.given)
-    path = run(problem, rule, setup, norm=options.norm)
+    path = trajectory(problem, rule, setup, norm=options.norm)
     values = torch.stack([problem.value(X) for X in path.X])  # one by one: n² numbers each
     rises = int((values[1:] > values[:-1] + 1e-9 * values[:-1].abs()).sum())
     remarks = [] if path.stopped is None else [f"diverges, stopped at block {path.stopped}"]
@@ -215,7 +215,7 @@ def _on_particles(rule: Rule, problem: Problem, options: ParticleLab) -> dict[st
         "rises": rises,
         "remarks": remarks,
         "frames": frames,
-        "ways": [[_numbers(token[:2], 4) for token in X] for X in path.X[frames]],
+        "trajectories": [[_numbers(token[:2], 4) for token in X] for X in path.X[frames]],
     }
 
 
@@ -225,7 +225,7 @@ def _check(steps: int, norm: bool, dim: int) -> None:
         raise ConfigError("--norm needs --dim 2 or more: LayerNorm makes zero of a single number")
 
 
-def _about(rule: Rule, setup: Setting, path: Path) -> dict[str, Any]:
+def _about(rule: Rule, setup: Setting, path: Trajectory) -> dict[str, Any]:
     first, last = setup.blocks[0], setup.blocks[-1]
     return {
         "rule": rule.to_dict(),

@@ -47,7 +47,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Path:
+class Trajectory:
     """X after every block, the start first; ``stopped`` is the block after which it had gone too
     far away, or was no number."""
 
@@ -164,12 +164,12 @@ def first_streams(rule: Rule, X: Tensor) -> dict[str, Tensor]:
     return streams
 
 
-def run(problem: Problem, rule: Rule, setup: Setting, *, norm: bool = False) -> Path:
-    """A rule's way from the problem's start, as many blocks as the setting has."""
+def trajectory(problem: Problem, rule: Rule, setup: Setting, *, norm: bool = False) -> Trajectory:
+    """A rule from the problem's start, as many blocks as the setting has."""
     streams = first_streams(rule, problem.start)
-    ways = [streams["X"]]
-    centre = problem.minimiser if problem.minimiser is not None else torch.zeros_like(ways[0])
-    limit = FAR * max(float((ways[0] - centre).norm()), 1.0)
+    points = [streams["X"]]
+    centre = problem.minimiser if problem.minimiser is not None else torch.zeros_like(points[0])
+    limit = FAR * max(float((points[0] - centre).norm()), 1.0)
     attn, mlp = problem.oracles(setup.h)
     for number, values in enumerate(setup.blocks, 1):
         streams = run_rule(
@@ -182,6 +182,6 @@ def run(problem: Problem, rule: Rule, setup: Setting, *, norm: bool = False) -> 
         )
         away = float((streams["X"] - centre).norm())
         if not away <= limit:  # also where it is no number
-            return Path(torch.stack(ways), number)
-        ways.append(streams["X"])
-    return Path(torch.stack(ways), None)
+            return Trajectory(torch.stack(points), number)
+        points.append(streams["X"])
+    return Trajectory(torch.stack(points), None)

@@ -27,10 +27,10 @@ def lab_text(data: Mapping[str, Any], width: int = 120) -> str:
     return "\n".join([*head, "", *shown, "", *lines])
 
 
-Parts = tuple[list[str], list[str], list[list[str]], list[str]]
+Content = tuple[list[str], list[str], list[list[str]], list[str]]  # head, titles, rows, notes
 
 
-def _quadratic(data: Mapping[str, Any]) -> Parts:
+def _quadratic(data: Mapping[str, Any]) -> Content:
     options = data["options"]
     d = options["dim"]
     closed = ", ".join(f"{name} {rate:.4f}" for name, rate in data["closed_forms"].items())
@@ -55,7 +55,7 @@ def _quadratic(data: Mapping[str, Any]) -> Parts:
     return head, titles, rows, notes
 
 
-def _particles(data: Mapping[str, Any]) -> Parts:
+def _particles(data: Mapping[str, Any]) -> Content:
     options = data["options"]
     kind = {
         "gradient": "the exact gradient of J",

@@ -16,15 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from yuriiformer.display.curves import Floats
 from yuriiformer.lab.problems import Problem, Quadratic
 from yuriiformer.lab.run import Setting, first_streams, momentum_of
 from yuriiformer.methods.interpreter import run_rule
 from yuriiformer.methods.rule import Rule
 
-Floats = NDArray[np.float64]
 FLOOR = 1e-11  # of the problem's size: below it, distances are rounding
 UPHILL = 1e-5  # growth a block at h = 0.001 / L that is no rounding
 FEWEST = 12  # distances to fit a rate to

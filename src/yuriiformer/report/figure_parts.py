@@ -25,7 +25,7 @@ def shared_styles(comparisons: Sequence[Comparison]) -> dict[str, int]:
     return {base: 0, **{slug: number for number, slug in enumerate(others, 1)}}
 
 
-def curves_of(
+def smoothed_curves(
     comparison: Comparison, runs: Sequence[Run], kind: str, cut: float
 ) -> tuple[Any, Floats]:
     """Smoothed curves of runs from a part of their length on, at their common steps; from the

@@ -38,8 +38,15 @@ from yuriiformer.display.figures import (
     x_axis,
 )
 from yuriiformer.errors import YuriiError
+from yuriiformer.methods.lookahead import structure, without_lookahead
 from yuriiformer.report.curves import difference_curve, drawn_runs
-from yuriiformer.report.figure_parts import Axis, across_axis, curves_of, shared_styles, time_unit
+from yuriiformer.report.figure_parts import (
+    Axis,
+    across_axis,
+    shared_styles,
+    smoothed_curves,
+    time_unit,
+)
 from yuriiformer.report.figures_coefficients import coefficient_paths, coefficients_over_depth
 from yuriiformer.report.results import TITLES, styles
 
@@ -79,7 +86,7 @@ def _arm_line(
 ) -> Line2D | None:
     """An arm's mean over seeds with its band."""
     runs = drawn_runs(arm)
-    steps, values = curves_of(comparison, runs, kind, CUT)
+    steps, values = smoothed_curves(comparison, runs, kind, CUT)
     across = across_axis(runs, steps, x) if len(steps) else None
     if across is None:
         return None
@@ -159,14 +166,16 @@ def ranking(comparison: Comparison) -> Figure:
 
 
 def momentum_pairs(comparison: Comparison) -> list[tuple[Arm, Arm]]:
-    """Arms that are the same but for Nesterov's momentum in one and Polyak's in the other."""
-    found = []
-    for arm in comparison.arms:
-        other = arm.rule.name.replace("nesterov", "polyak")
-        if other != arm.rule.name:
-            alike = [each for each in comparison.arms if each.rule.name == other]
-            found += [(arm, each) for each in alike if _settings(each) == _settings(arm)]
-    return found
+    """Arms that are the same but for Nesterov's momentum in one and Polyak's in the other: the
+    oracles of one are asked ahead along V (``mu*``), those of the other at X."""
+    without = [(_settings(arm), without_lookahead(arm.rule)) for arm in comparison.arms]
+    own = [(_settings(arm), structure(arm.rule)) for arm in comparison.arms]
+    return [
+        (ahead, plain)
+        for ahead, reduced, before in zip(comparison.arms, without, own, strict=True)
+        for plain, after in zip(comparison.arms, own, strict=True)
+        if reduced == after and before != after
+    ]
 
 
 def _settings(arm: Arm) -> dict[str, Any]:
@@ -188,7 +197,7 @@ def nesterov_polyak(comparison: Comparison) -> Figure:
             top, below = grid[:, column]
             for arm in pair:
                 runs = drawn_runs(arm)
-                steps, values = curves_of(comparison, runs, "val", LATE)
+                steps, values = smoothed_curves(comparison, runs, "val", LATE)
                 if len(steps):
                     if len(runs) > 1:
                         draw_band(top, steps, values.min(axis=0), values.max(axis=0),

@@ -51,7 +51,7 @@ class Extras:
 
 
 def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]:
-    """All that the page needs, as plain data."""
+    """All that the page needs, as rounded data."""
     first = comparisons[0].arms[0].first
     said, remarks = [], []
     for each in comparisons:
@@ -59,7 +59,7 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
         said += [prefix + text for text in (*_asked(each), *headline(each))]
         remarks += [prefix + text for text in each.remarks]
         remarks += [text for text in result_table(each).footnotes if text not in remarks]
-    page: dict[str, Any] = plain({
+    page: dict[str, Any] = rounded({
         "title": extras.title,
         "subtitle": " · ".join(_subtitle(each) for each in comparisons),
         "made": extras.made,
@@ -72,12 +72,12 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
     return page
 
 
-def plain(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """JSON has no NaN: what is not finite becomes null. Numbers need no more than six digits."""
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: rounded(each) for key, each in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [plain(each) for each in value]
+        return [rounded(each) for each in value]
     if isinstance(value, float | np.floating):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return int(value) if isinstance(value, np.integer) else value

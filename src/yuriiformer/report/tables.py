@@ -47,10 +47,12 @@ def _markdown_cell(cell: Cell, column: Column) -> str:
     return f"**{text}**" if cell.bold else text
 
 
-def plain(table: ResultTable, width: int = 100) -> str:
+def terminal_table(table: ResultTable, width: int | None = None) -> str:
     """For a terminal: the columns that fit its width, aligned. Where not even the most important
-    ones do, intervals are left out, and at last labels are cut."""
+    ones do, intervals are left out, and at last labels are cut. Without a width, all columns."""
     texts = {column.key: _column_texts(table, column) for column in table.columns}
+    if width is None:
+        return "\n".join([*_lines(table.columns, texts), *table.footnotes]) + "\n"
     kept = [column.key for column in table.columns if column.drop == 0]
     for bare in ((), *BARE):
         texts |= {key: [_bare(text) for text in texts[key]] for key in bare}
@@ -69,12 +71,6 @@ def plain(table: ResultTable, width: int = 100) -> str:
     daggers = any(column.key.startswith("paper") for column in shown)
     notes = [STAR] * starred + list(table.footnotes) * daggers
     return "\n".join([*_lines(shown, texts), *notes]) + "\n"
-
-
-def whole(table: ResultTable) -> str:
-    """For a terminal: all columns, however wide."""
-    texts = {column.key: _column_texts(table, column) for column in table.columns}
-    return "\n".join([*_lines(table.columns, texts), *table.footnotes]) + "\n"
 
 
 def _lines(shown: Sequence[Column], texts: dict[str, list[str]]) -> list[str]:

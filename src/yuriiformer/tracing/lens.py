@@ -45,7 +45,7 @@ class Lens:
         }
 
 
-def look(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top: int = 5) -> Lens:
+def logit_lens(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top: int = 5) -> Lens:
     """Each row of X (token, d) through the final norm and the output projection.
 
     Probabilities are those of training (a padded vocabulary has its share, tiny in a trained

@@ -101,19 +101,21 @@ def trace_text(run: Mapping[str, Any]) -> str:
         for head, name in SUMMARY
         if name in texts[0]["by_layer"]
     ]
-    rows = [("after layer", *(head for head, _ in columns))]
+    rows = [("blocks", *(head for head, _ in columns))]
     for row in layers:
-        name = str(row) if row else "(embedding)"
+        name = str(row) if row else "0 (embedding)"
         rows.append((name, *(_short(values[row]) for _, values in columns)))
     depths = [d for text in texts for d in text["effective_depth"] if d is not None]
-    ways = [value for text in texts for value in text["path"]["straightness"] if value is not None]
+    ratios = [
+        value for text in texts for value in text["path"]["straightness"] if value is not None
+    ]
     tokens = sum(len(text["tokens"]) for text in texts)
     settled = f"{fmean(depths):.1f}" if depths else "?"
-    straight = f"; straightness of the ways {fmean(ways):.2f}" if ways else ""
+    straight = f"; straightness of the trajectories {fmean(ratios):.2f}" if ratios else ""
     return "\n".join([
         f"{run['label']}, {run['checkpoint']} checkpoint, step {run['step']:,}: {_tokens(tokens)}",
         "", *aligned(rows), "",
-        f"mean effective depth {settled} of {run['n_layer']}{straight}",
+        f"mean effective depth {settled} of {run['n_layer']} blocks{straight}",
     ])  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def angle(a: Tensor, b: Tensor) -> Tensor:
 
 
 def travel(
-    ways: Tensor, layers: Tensor, rows: Tensor
+    trajectories: Tensor, layers: Tensor, rows: Tensor
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Of X after each of its updates (place, token, d), made in these ``layers`` (the start's is
     -1), and of X before and after each layer (row, token, d).
@@ -37,27 +37,27 @@ def travel(
     Whole paths: length, net distance, and net/length (1 is straight). By row: the length within
     each layer, and the turn between what the layer did to X and what the one before did.
     """
-    steps = (ways[1:] - ways[:-1]).norm(dim=-1)  # (place - 1, token)
-    length, net = steps.sum(0), (ways[-1] - ways[0]).norm(dim=-1)
-    within = torch.full(rows.shape[:2], torch.nan, dtype=ways.dtype)
+    steps = (trajectories[1:] - trajectories[:-1]).norm(dim=-1)  # (place - 1, token)
+    length, net = steps.sum(0), (trajectories[-1] - trajectories[0]).norm(dim=-1)
+    within = torch.full(rows.shape[:2], torch.nan, dtype=trajectories.dtype)
     for row in range(1, len(rows)):
         within[row] = steps[layers[1:] == row - 1].sum(0)
-    turning = torch.full(rows.shape[:2], torch.nan, dtype=ways.dtype)
+    turning = torch.full(rows.shape[:2], torch.nan, dtype=trajectories.dtype)
     moved = rows[1:] - rows[:-1]
     turning[2:] = angle(moved[:-1], moved[1:])
     path = {"length": length, "net": net, "straightness": net / length}
     return path, {"step_length": within, "turning": turning}
 
 
-def principal(ways: Tensor, components: int = 3) -> Principal:
+def principal(trajectories: Tensor, components: int = 3) -> Principal:
     """Along the directions in which the points of all tokens and places differ most. Each
-    direction is turned so that its largest entry is positive: the same ways, the same picture."""
-    if not ways.isfinite().all():  # of a model that has diverged there is no plane
+    direction is turned so that its largest entry is positive: the same points, the same picture."""
+    if not trajectories.isfinite().all():  # of a model that has diverged there is no plane
         return Principal(
-            ways.new_full((*ways.shape[:2], components), torch.nan),
-            ways.new_full((components,), torch.nan),
+            trajectories.new_full((*trajectories.shape[:2], components), torch.nan),
+            trajectories.new_full((components,), torch.nan),
         )
-    points = ways.flatten(0, 1)
+    points = trajectories.flatten(0, 1)
     centred = points - points.mean(0)
     values, vectors = torch.linalg.eigh(centred.mT @ centred)
     values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
@@ -67,4 +67,4 @@ def principal(ways: Tensor, components: int = 3) -> Principal:
     missing = components - projected.shape[1]
     projected = torch.nn.functional.pad(projected, (0, missing))
     shares = torch.nn.functional.pad(values[:components] / values.sum(), (0, missing))
-    return Principal(projected.view(*ways.shape[:2], components), shares)
+    return Principal(projected.view(*trajectories.shape[:2], components), shares)

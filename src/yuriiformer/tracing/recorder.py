@@ -28,7 +28,7 @@ from yuriiformer.model.energies import (
 )
 from yuriiformer.model.loss import IGNORE
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.tracing.lens import Lens, look
+from yuriiformer.tracing.lens import Lens, logit_lens
 from yuriiformer.tracing.paths import Principal, angle, cosine, principal, travel
 
 BY_STEP = (
@@ -61,8 +61,8 @@ class Trace:
         path: length of each token's way, distance of its ends, and their ratio: (token,).
         places: where X was recorded: (row, index of the step that made it); a row of 1.5 is half
             of the second layer's updates of X.
-        principal: ways of X, as it is (``raw``) and as the final norm sees it (``directions``),
-            along three principal components.
+        principal: trajectories of X, as it is (``raw``) and as the final norm sees it
+            (``directions``), along three principal components.
     """
 
     tokens: Tensor
@@ -110,7 +110,7 @@ class Recorder:
     )
     heads: list[Tensor | None] = field(default_factory=list)
     streams: list[dict[str, Tensor]] = field(default_factory=list)  # before each block, at the end
-    ways: list[Tensor] = field(default_factory=list)  # X at its start and after each update of it
+    trajectories: list[Tensor] = field(default_factory=list)  # X at its start, after updates
     places: list[tuple[int, int]] = field(default_factory=list)  # layer and step of each of those
     moved: Tensor | None = None  # X's last displacement
 
@@ -121,7 +121,7 @@ class Recorder:
         now = {name: _exact(value) for name, value in streams.items()}
         if layer == 0:
             self.streams.append(dict(now))
-            self.ways.append(now["X"])
+            self.trajectories.append(now["X"])
             self.places.append((-1, -1))
         index = {id(step): i for i, step in enumerate(self.model.config.rule.steps)}
         last, whole = block.program.steps[-1], _written_out(self.model, block)
@@ -142,7 +142,7 @@ class Recorder:
             if step is last:  # between blocks a stream has the precision it came in
                 dtype = streams["X"].dtype
                 self.streams.append({name: now[name].to(dtype).double() for name in whole})
-                self.ways[-1] = self.streams[-1]["X"]
+                self.trajectories[-1] = self.streams[-1]["X"]
 
         return observe
 
@@ -162,7 +162,7 @@ class Recorder:
             if self.moved is not None:
                 found["turning"] = angle(self.moved, step)
             self.moved = step
-            self.ways.append(value)
+            self.trajectories.append(value)
             self.places.append((layer, place))
         now[target] = value
         return found
@@ -201,10 +201,10 @@ def _written_out(model: YuriiFormer, block: Block) -> list[str]:
     return [name for name in model.streams if name not in skipped]
 
 
-def _normalized(model: YuriiFormer, ways: Tensor) -> Tensor:
+def _normalized(model: YuriiFormer, trajectories: Tensor) -> Tensor:
     """As the final norm, and so the output projection, sees them."""
     table = model.token_table
-    result: Tensor = model.norm(ways.to(table.device, table.dtype))
+    result: Tensor = model.norm(trajectories.to(table.device, table.dtype))
     return result.cpu().double()
 
 
@@ -228,10 +228,10 @@ def _finish(
 ) -> Trace:
     """What needs the whole way: paths, lens, energies of the streams."""
     rows = [each["X"] for each in recorder.streams]
-    lens = look(model, rows, targets, top)
-    ways = torch.stack(recorder.ways)  # (place, token, d)
+    lens = logit_lens(model, rows, targets, top)
+    trajectories = torch.stack(recorder.trajectories)  # (place, token, d)
     layers = torch.tensor([layer for layer, _ in recorder.places])
-    path, moves = travel(ways, layers, torch.stack(rows))
+    path, moves = travel(trajectories, layers, torch.stack(rows))
     return Trace(
         tokens=tokens,
         targets=targets,
@@ -246,7 +246,10 @@ def _finish(
         lens=lens,
         path=path,
         places=_places(recorder.places),
-        principal={"raw": principal(ways), "directions": principal(_normalized(model, ways))},
+        principal={
+            "raw": principal(trajectories),
+            "directions": principal(_normalized(model, trajectories)),
+        },
         coefficients=tuple(_coefficients(block) for block in model.blocks),
         logits=logits,
     )

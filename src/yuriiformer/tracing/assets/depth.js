@@ -55,7 +55,7 @@ const depth = (() => {
   function toolbar() {
     const last = page.data.deepest, said = el("output", { class: "layer-name" });
     const slider = el("input", { type: "range", min: 0, max: last, step: 1, value: last,
-      "aria-label": "layer", oninput: () => { stop(); page.goTo(+slider.value / last); } });
+      "aria-label": "depth", oninput: () => { stop(); page.goTo(+slider.value / last); } });
     const play = el("button", { type: "button", class: "quiet", id: "play" }, "Play");
     let timer = null;
     const stop = () => {
@@ -75,7 +75,7 @@ const depth = (() => {
     const tell = () => {
       slider.value = Math.round(state.depth * last);
       const names = new Set(runs.map((run) => `${page.data.row(run)} of ${run.n_layer}`));
-      said.textContent = `layer ${[...names].join(" · ")}`;
+      said.textContent = `after ${[...names].join(" · ")} blocks`;
       slider.setAttribute("aria-valuetext", said.textContent);
     };
     page.on(["depth"], tell);

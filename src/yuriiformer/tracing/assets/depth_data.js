@@ -108,13 +108,13 @@ const depthData = ({ payload, state, changed }) => {
     return new Map(chosen.map((token, at) => [token, apart(at, chosen.length)]));
   }
 
-  // ---- the layer
+  // ---- the depth: how many blocks are done
 
   const deepest = Math.max(1, ...runs.map((run) => run.n_layer));
   const row = (run) => Math.round(state.depth * run.n_layer);
-  const rowName = (at) => (at === 0 ? "before the first layer" : `after layer ${at}`);
+  const rowName = (at) => (at === 0 ? "before the first block" : `after ${at} block${at > 1 ? "s" : ""}`);
 
-  /** Where charts mark the chosen layer; the last needs no mark, and with two depths there is
+  /** Where charts mark the chosen depth; the last needs no mark, and with two depths there is
    * only one of shares. */
   function mark(fraction) {
     const depths = new Set(runs.map((run) => run.n_layer));

@@ -26,13 +26,13 @@ const depthHeads = (page) => {
         root.append(svg("rect", { x: LEFT + at * wide, y: head * tall, width: wide - 1,
           height: tall - 1, class: value === null ? "unknown" : null,
           style: `--share: ${(100 * share).toFixed(1)}%` },
-        svg("title", {}, `layer ${layer + 1}${several ? `, ${label || name}` : ""}, head ${
+        svg("title", {}, `layer ${layer}${several ? `, ${label || name}` : ""}, head ${
           head + 1}: ${short(value)}`)));
       });
       const first = at === 0 || found[at - 1].layer !== layer;
-      if (first && (layer + 1) % each === (each === 1 ? 0 : 1))
+      if (first && layer % each === 0)
         root.append(svg("text", { x: LEFT + at * wide + wide / 2, y: height - 6,
-          class: "middle" }, String(layer + 1)));
+          class: "middle" }, String(layer)));
     });
     for (let head = 0; head < heads; head++)
       if (tall >= 13 || head % 2 === 0)

@@ -60,7 +60,7 @@ const depthLens = (page) => {
     const rows = Array.from({ length: run.n_layer + 1 }, (_, row) => el("tr", { "data-row": row },
       el("th", { scope: "row" }, el("button", { type: "button", tabindex: -1,
         "aria-label": `choose: ${rowName(row)}`, onclick: () => page.goTo(row / run.n_layer) },
-      row ? `layer ${row}` : "start")), tokens.map((token) => cell(t, row, token))));
+      row ? `after ${row}` : "start")), tokens.map((token) => cell(t, row, token))));
     const foot = el("tr", {}, el("th", { scope: "row" }, "true"),
       tokens.map((token) => el("td", {}, shown(t.target_pieces[token], 12))));
     rows[0].querySelector("td")?.setAttribute("tabindex", 0);

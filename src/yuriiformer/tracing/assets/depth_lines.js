@@ -50,7 +50,7 @@ const depthLines = ({ data }) => {
     if (source !== "by_step") return [{ key: "", x: rows.map((_, i) => i), rows }];
     return seriesOf(run).filter((one) => !hidden.has(one.key)).map((one) => {
       const steps = one.steps.filter(({ index }) => rows[index]);
-      return { key: one.key, title: one.title, x: steps.map(({ layer }) => layer + 1),
+      return { key: one.key, title: one.title, x: steps.map(({ layer }) => layer),
         rows: steps.map(({ index }) => rows[index]) };
     });
   }
@@ -90,8 +90,9 @@ const depthLines = ({ data }) => {
     const made = all.flatMap((list, i) => list.flatMap((track) =>
       (options.mode === "tokens" && !whole ? tokenLines(i, track, keys)
         : [meanLine(i, track, keys, options)])));
-    const scaled = made.map((line) => (options.fraction
-      ? { ...line, x: line.x.map((x) => x / Math.max(1, runs[line.run].n_layer)) } : line));
+    const ends = options.source === "by_step" ? 1 : 0; // a step's layer ends one block further on
+    const scaled = made.map((line) => (options.fraction ? { ...line,
+      x: line.x.map((x) => (x + ends) / Math.max(1, runs[line.run].n_layer)) } : line));
     return scaled.filter((line) => line.y.some((y) => y !== null));
   }
 
@@ -99,11 +100,12 @@ const depthLines = ({ data }) => {
   function chart(options) {
     const made = lines(options), { fraction, log } = options;
     const xs = made.flatMap((line) => line.x), yText = (y) => Numbers.short(y);
-    const layer = (x) => (x === 0 && options.source !== "by_step" ? data.rowName(0) : `layer ${x}`);
+    const steps = options.source === "by_step", here = data.mark(fraction);
+    const place = (x) => (steps ? `layer ${x}` : data.rowName(x));
     return { lines: made, log, yText, window: [Math.min(...xs), Math.max(...xs)],
-      mark: data.mark(fraction), whole: !fraction,
-      xLabel: fraction ? "share of the depth" : "layer",
-      xText: fraction ? (x) => `${Numbers.short(100 * x, 3)} % of the depth` : layer,
+      mark: steps && !fraction && here !== null ? here - 1 : here, whole: !fraction,
+      xLabel: fraction ? "share of the depth" : steps ? "layer" : "blocks",
+      xText: fraction ? (x) => `${Numbers.short(100 * x, 3)} % of the depth` : place,
       empty: "Nothing to draw: select a token, or another quantity." };
   }
 

@@ -240,7 +240,7 @@ const depthPlane = (page) => {
     }
 
     placeName(row, label) {
-      const where = Number.isInteger(row) ? data.rowName(row) : `in layer ${Math.ceil(row)}`;
+      const where = Number.isInteger(row) ? data.rowName(row) : `in layer ${Math.floor(row)}`;
       return row && label ? `${where}: ${label}` : where;
     }
 

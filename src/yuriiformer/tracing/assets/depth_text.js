@@ -20,10 +20,10 @@ const depthText = ({ payload, charts, data }) => {
       $("coefficient-charts").append(el("figure", {}, el("figcaption", {}, name, whose), host));
       const lines = having.map((run) => ({ ...lineStyle(run.style), group: runs.indexOf(run),
         name: run.label, label: having.length > 1 ? run.label : null, y: run.coefficients[name],
-        x: run.coefficients[name].map((_, k) => k + 1) }))
+        x: run.coefficients[name].map((_, k) => k) }))
         .filter(({ y }) => y.some((value) => value !== null));
       const chart = new Charts.LineChart(host, { height: 210, about: `${name} over depth` });
-      chart.show({ lines, window: [1, Math.max(1, ...lines.map(({ y }) => y.length))], whole: true,
+      chart.show({ lines, window: [0, Math.max(1, ...lines.map(({ y }) => y.length - 1))], whole: true,
         xLabel: "layer", xText: (layer) => `layer ${layer}`, yText: (y) => short(y),
         empty: "It has no numbers." });
       return chart;

@@ -16,7 +16,7 @@ from tests.training.corpora import tales
 from yuriiformer.cli.main import main
 from yuriiformer.config import TrainConfig, Validation
 from yuriiformer.errors import NonFiniteError
-from yuriiformer.evaluation.loss import total_loss
+from yuriiformer.evaluation.validation import total_loss
 from yuriiformer.model import oracles as registry
 from yuriiformer.model.paper import MLP, Attention, check_paper, layer_norm
 from yuriiformer.runs.checkpoint import read_checkpoint

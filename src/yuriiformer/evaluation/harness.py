@@ -14,7 +14,6 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from yuriiformer.data.tokenizers import END_OF_TEXT, Tokenizer
 from yuriiformer.errors import DataError
-from yuriiformer.evaluation.loss import Tell
 from yuriiformer.evaluation.scoring import (
     BATCH_TOKENS,
     Answers,
@@ -22,6 +21,7 @@ from yuriiformer.evaluation.scoring import (
     model_identity,
     score_batches,
 )
+from yuriiformer.evaluation.validation import Tell
 from yuriiformer.model.generate import stream
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.sampling import Sampling

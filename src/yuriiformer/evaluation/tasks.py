@@ -29,8 +29,8 @@ from yuriiformer.errors import (
 )
 from yuriiformer.evaluation.harness import YuriiLM
 from yuriiformer.evaluation.local_tasks import LAYOUTS, LocalTask, TaskSpec, local_task
-from yuriiformer.evaluation.loss import Tell
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
+from yuriiformer.evaluation.validation import Tell
 from yuriiformer.model.model import YuriiFormer
 
 SEEDS = {  # the harness's own defaults, the paper's among them

@@ -9,20 +9,22 @@ one shorter. Both count end-of-text tokens and, as training does, give padded id
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from yuriiformer.data.order import exact_windows, validation_starts
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
-from yuriiformer.evaluation.loss import Batch, Tell, total_loss
 from yuriiformer.model.model import YuriiFormer
 
+Tell = Callable[[int, int], None]  # done, of how many
+Batch = tuple[Tensor, Tensor]  # inputs and targets, each (sequences, context)
 BATCH = 8  # sequences in memory at a time
 
 BITS_PER_BYTE = (
@@ -51,6 +53,34 @@ class Loss:
 
     def to_dict(self) -> dict[str, Any]:
         return {"loss": self.mean, "perplexity": self.perplexity, "tokens": self.tokens}
+
+
+def own_devices(device: torch.device) -> list[torch.device]:
+    """The GPU in use, if it is one, whose generator is to be left alone too."""
+    return [device] if device.type == "cuda" else []
+
+
+@torch.no_grad()
+def total_loss(
+    model: nn.Module, batches: Iterable[Batch], stop: Callable[[], bool] = lambda: False
+) -> tuple[float, int] | None:
+    """Nats over all tokens, and how many tokens; None if ``stop()`` became true on the way.
+
+    The model comes back in the mode it was in, and no random number generator moves.
+    """
+    training = model.training
+    model.eval()
+    nats, tokens = 0.0, 0
+    try:
+        with torch.random.fork_rng(own_devices(next(model.parameters()).device)):
+            for inputs, targets in batches:
+                if stop():
+                    return None
+                nats += model(inputs, targets).item() * targets.numel()
+                tokens += targets.numel()
+    finally:
+        model.train(training)
+    return nats, tokens
 
 
 def validation_loss(

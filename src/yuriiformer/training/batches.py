@@ -14,7 +14,7 @@ from yuriiformer.data.order import BatchOrder, exact_windows, validation_starts
 from yuriiformer.data.sources import Split
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
-from yuriiformer.evaluation.loss import Batch
+from yuriiformer.evaluation.validation import Batch
 from yuriiformer.training.processes import Processes
 
 

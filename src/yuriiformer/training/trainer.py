@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import CheckpointError, NonFiniteError
-from yuriiformer.evaluation.loss import Batch, own_devices, total_loss
+from yuriiformer.evaluation.validation import Batch, own_devices, total_loss
 from yuriiformer.files import write_json
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.precision import autocast

@@ -76,7 +76,7 @@ def test_validation(run, capsys):
 
 def test_what_was_measured_is_not_measured_again(run, capsys, monkeypatch):
     _, first, _ = say(capsys, run)
-    monkeypatch.setattr(evaluate, "exact_loss", None)
+    monkeypatch.setattr(measuring, "exact_loss", None)
     assert say(capsys, run)[1] == first
     monkeypatch.undo()
     path = run / "evaluation" / "validation-best.json"
@@ -91,7 +91,7 @@ def test_what_was_measured_is_not_measured_again(run, capsys, monkeypatch):
 
 def test_a_model_without_a_run(run, tmp_path, capsys, monkeypatch):
     assert measuring.SEQUENCES == 4800  # the paper's
-    monkeypatch.setattr(evaluate, "SEQUENCES", 20)
+    monkeypatch.setattr(measuring, "SEQUENCES", 20)
     model = yf.load_model(run / "checkpoints" / "best")
     yf.save_model(model, tmp_path / "model")
     assert "say its data with --data" in fails(tmp_path / "model")

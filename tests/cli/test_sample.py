@@ -12,6 +12,7 @@ from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.cli.sample import Decoder
 from yuriiformer.data.tokenizers import GPT2, Bytes
+from yuriiformer.errors import YuriiError
 from yuriiformer.runs.loading import open_model
 from yuriiformer.training.session import train
 
@@ -115,11 +116,13 @@ def test_runs_that_cannot_be_sampled(run, tmp_path, capsys):
     saved = json.loads((tmp_path / "moved" / "config.json").read_text())
     saved["data"]["folder"] = str(tmp_path / "gone")
     (tmp_path / "moved" / "config.json").write_text(json.dumps(saved))
-    assert "no prepared data" in sample(capsys, tmp_path / "moved")[2]
-    code, _, error = sample(capsys, tmp_path / "moved", "--data", others())
-    assert code == 2
-    assert "does not hold the data that" in error
-    assert sample(capsys, tmp_path / "moved", "--data", tales())[0] == 0
+    assert sample(capsys, tmp_path / "moved")[0] == 0  # its tokeniser (bytes) needs no data
+    with pytest.raises(YuriiError, match=r"are not in .*gone: say where with --data"):
+        _ = open_model(tmp_path / "moved").store
+    with pytest.raises(YuriiError, match="does not hold the data that"):
+        _ = open_model(tmp_path / "moved", data=[others()]).store
+    found = open_model(tmp_path / "moved", data=[tales()])
+    assert found.store.folder == tales()
 
 
 @pytest.mark.parametrize("tokenizer", [GPT2(), Bytes()], ids=["gpt2", "bytes"])

@@ -71,7 +71,7 @@ def test_the_validation_split_into_the_runs_own_folder(runs, capsys):
         assert text["tokens"] == val[start : start + 10].tolist()
         assert text["targets"] == val[start + 1 : start + 11].tolist()
         assert len(text["top"][0][0]) == 2
-    assert open_model(run).folder.read_config()  # still a run
+    assert open_model(run).saved  # still a run
 
 
 def test_what_is_there_is_not_written_over(runs, tmp_path, capsys):

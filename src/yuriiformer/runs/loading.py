@@ -105,7 +105,10 @@ def find_data(folder: RunFolder, others: Sequence[Path] = ()) -> TokenStore:
     taken for them: with another tokeniser the model would write nonsense without a warning."""
     known = folder.read_config()["data"]
     own = Path(known["folder"])
-    places = [place for place in (*others, own) if place.is_dir()] or [*others, own]
+    places = [place for place in (*others, own) if place.is_dir()]
+    if not places:
+        gone = others[0] if others else own
+        raise DataError(f"the data of {folder.path} are not in {gone}: say where with --data")
     for place in places:
         store = TokenStore.open(place)
         if _same(store, known):

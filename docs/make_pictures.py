@@ -13,6 +13,7 @@ pictures; they check that every picture that a page shows is there.
 from __future__ import annotations
 
 import argparse
+import io
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Patch
 from matplotlib.text import Annotation, Text
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 import yuriiformer as yf
@@ -82,29 +84,35 @@ def _darken(figure: Figure) -> None:
 
 
 def report(work: Path) -> None:
-    """The report of a suite: results and validation curves."""
+    """The report of a suite: its results for light and dark pages, and its curves."""
     suite = _suite(work)
     _yurii("report", str(suite))
     for scheme, name in (("light", "report"), ("dark", "report-dark")):
         with _opened(suite / "report" / "report.html", 1200, scheme) as page:
             _end_at_a_column(page)
-            top, bottom = page.locator("#results-0"), page.locator("#curves figure").first
-            _shoot(page, name, _top(top) - 8, _bottom(bottom))
+            results = page.locator("#results-0")
+            _shoot(page, name, _top(results) + 8, _bottom(results))
+            if scheme == "light":
+                chart = page.locator("#curve-chart")
+                _shoot(page, "curves", _top(page.locator("#curves")) + 8, _bottom(chart) - 16)
 
 
 def _end_at_a_column(page: Page) -> None:
     """A narrower page, so that the table's visible part ends at the edge of a column."""
-    width = page.evaluate(
-        """() => {
-            const table = document.querySelector('#results-0 table');
-            const edge = table.parentElement.getBoundingClientRect().right;
-            const ends = [...table.querySelectorAll('thead th')]
-                .map((head) => head.getBoundingClientRect().right).filter((end) => end <= edge);
-            return innerWidth - Math.floor(edge - Math.max(...ends));
-        }"""
-    )
-    page.set_viewport_size({"width": width, "height": 900})
-    page.wait_for_timeout(500)
+    for _ in range(10):  # the page has a largest width, so the first cuts may only take its margin
+        cut = page.evaluate(
+            """() => {
+                const table = document.querySelector('#results-0 table');
+                const edge = table.parentElement.getBoundingClientRect().right;
+                const ends = [...table.querySelectorAll('thead th')]
+                    .map((head) => head.getBoundingClientRect().right).filter((end) => end <= edge);
+                return Math.floor(edge - Math.max(...ends));
+            }"""
+        )
+        if cut < 1:
+            return
+        page.set_viewport_size({"width": page.evaluate("innerWidth") - cut, "height": 900})
+        page.wait_for_timeout(300)
 
 
 def depth(work: Path) -> None:
@@ -113,7 +121,7 @@ def depth(work: Path) -> None:
     _yurii("trace", *runs, "--prompt", PROMPT, "--out", str(work / "seen"))
     with _opened(work / "seen" / "depth.html", 1320, "light") as page:
         top, bottom = page.locator("#prediction"), page.locator("#way")
-        _shoot(page, "depth", _top(top) - 8, _bottom(bottom))
+        _shoot(page, "depth", _top(top) + 8, _bottom(bottom))
 
 
 def lab(work: Path) -> None:
@@ -171,10 +179,12 @@ def _bottom(locator: Any) -> float:
 
 
 def _shoot(page: Page, name: str, top: float, bottom: float) -> None:
-    width = page.evaluate("innerWidth")
+    """The page from ``top`` to ``bottom`` and a little more, in 256 colours."""
     path = IMAGES / f"{name}.png"
-    clip = {"x": 0, "y": top, "width": width, "height": bottom - top}
-    page.screenshot(path=path, full_page=True, clip=clip)
+    width = page.evaluate("innerWidth")
+    clip = {"x": 0, "y": top, "width": width, "height": bottom - top + 16}
+    taken = Image.open(io.BytesIO(page.screenshot(full_page=True, clip=clip)))
+    taken.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     if path.stat().st_size > LARGEST:
         raise SystemExit(f"{path.name} has {path.stat().st_size} bytes, more than {LARGEST}")
 

@@ -4,10 +4,10 @@
     python docs/make_pictures.py block report           some of them
     python docs/make_pictures.py --work FOLDER          keep the runs; a second call reuses them
 
-Everything in them is real: the block diagram is drawn from the rule's text, the report and the depth
-explorer show runs that this script trains, the lab's figures are the lab's. The screenshots need
-chromium. Losses differ in their last digits from machine to machine, so the tests do not compare
-pictures; they check that every picture that a page shows is there.
+Everything in them is real: the block diagram is drawn from the rule's text, the report and the
+depth explorer show runs that this script trains, the lab's figures are the lab's own. The
+screenshots need chromium. Losses differ in their last digits from machine to machine, so the tests
+do not compare pictures; they check that every picture that a page shows is there.
 """
 
 from __future__ import annotations
@@ -52,9 +52,17 @@ def block(work: Path) -> None:
     with mpl.rc_context({"mathtext.fontset": "cm", "svg.hashsalt": "yuriiformer"}):
         for name, repaint in (("block", _as_it_is), ("block-dark", _darken)):
             figure = draw(lay_out(yf.rules[RULE]))
+            _enlarge(figure)
             repaint(figure)
             figure.savefig(IMAGES / f"{name}.svg", bbox_inches="tight", pad_inches=0.05,
                            transparent=True, metadata={"Date": None})  # fmt: skip
+
+
+def _enlarge(figure: Figure) -> None:
+    """Larger letters: the README shows the diagram at half its size."""
+    for text in figure.findobj(Text):
+        in_box = text.get_color() == "black" and text.get_text() not in ("Attn", "MLP")
+        text.set_fontsize(text.get_fontsize() * (1.2 if in_box else 1.45))
 
 
 def _as_it_is(figure: Figure) -> None:

@@ -138,6 +138,7 @@ def test_the_third_partys_oracles(tmp_path, monkeypatch):
 def run_commands(lines: list[str]) -> None:
     from yuriiformer.cli.main import main
 
+    lines = "\n".join(lines).replace("\\\n", "").splitlines()  # a backslash continues a line
     words = [shlex.split(line, comments=True) for line in lines if line.startswith("yurii ")]
     commands = [command[1:] for command in words]
     assert commands

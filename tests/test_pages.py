@@ -52,9 +52,9 @@ def test_links_and_pictures_are_there(page):
 
 
 def test_the_check_sees_links_of_every_kind():
-    assert {"docs/rules.md", "#citing", "docs/images/block.svg", "docs/images/block-dark.svg"} <= set(
-        links("README.md")
-    )
+    found = set(links("README.md"))
+    assert {"docs/rules.md", "#citing", "docs/images/block.svg"} <= found
+    assert "docs/images/block-dark.svg" in found
     assert "variations-in-one-word" in anchors(ROOT / "docs/adding_a_rule.md")
 
 

@@ -8,7 +8,7 @@ JOBS   ?= 2
 DEMO_JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(2, os.cpu_count() or 1))')
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow lint format demo bench constraints clean
+.PHONY: help install test test-slow lint format demo bench pictures constraints clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -53,6 +53,9 @@ bench: install ## side-by-side measurements (see benchmarks/README.md)
 	$(BIN)/python benchmarks/training_step.py --memory
 	$(BIN)/python benchmarks/plan_memory.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/generation.py
+
+pictures: install ## the pictures of the README and the docs (needs chromium)
+	$(BIN)/python docs/make_pictures.py
 
 constraints: ## pin what a fresh install resolves to
 	rm -rf .venv-pins && $(PYTHON) -m venv .venv-pins

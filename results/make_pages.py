@@ -1,16 +1,15 @@
-"""The tables of docs/results.md, from the archives under results/.
+"""The tables of docs/results.md and of the README, from the archives under results/.
 
-    python results/make_pages.py            write them into the page
-    python results/make_pages.py --check    say whether the page has them (the tests do)
+    python results/make_pages.py            write them into the pages
+    python results/make_pages.py --check    say whether the pages have them (the tests do)
 
-A table stands in the page between two comments, ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
-Numbers of losses stand nowhere else in the page: `strays` finds those that do.
+A table stands in its page between two comments, ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
+Losses stand nowhere else in a page: `strays` finds those that do.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from yuriiformer.comparison.record import SuiteRecord
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results.md"
+README = HERE.parent / "README.md"
 STUDY = HERE / "tinystories-cpu"
 RATES = ("muon_lr", "matrix_lr", "adamw_lr")
 PRESET = {"muon_lr": 0.02, "adamw_lr": 0.006}
@@ -66,9 +66,22 @@ def trials() -> list[Trial]:
     for label, by_seed in losses("rates").items():
         for loss in by_seed.values():
             settings = {**PRESET, **known[label]["settings"]}
-            family = label.partition(", muon_lr")[0].partition(", matrix_lr")[0]
-            found.append(Trial(family, settings, loss))
+            found.append(Trial(family_of(label), settings, loss))
     return found
+
+
+def family_of(label: str) -> str:
+    return label.partition(", muon_lr")[0].partition(", matrix_lr")[0]
+
+
+def families() -> list[str]:
+    return list(dict.fromkeys(each.family for each in trials()))
+
+
+def parameters(family: str) -> float:
+    """All of a family's model, start tables and positions included."""
+    runs = [each.run for each in archive("rates").entries if family_of(each.label) == family]
+    return next(run.plan("all_parameters") or 0 for run in runs if run is not None)
 
 
 def best(family: str) -> Trial:
@@ -98,8 +111,7 @@ def _others(trial: Trial, rate: str) -> dict[str, Any]:
 def rates_table() -> str:
     """A row for each trial, the best of its family in bold."""
     rows = []
-    families = list(dict.fromkeys(each.family for each in trials()))
-    for family in families:
+    for family in families():
         for each in (trial for trial in trials() if trial.family == family):
             text = f"{each.loss:.4f}"
             chosen = f"**{text}**" if each == best(family) else text
@@ -110,42 +122,58 @@ def rates_table() -> str:
     return markdown(["family", "matrices", "AdamW", "warmup", "exact loss"], rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"rates": rates_table}
+def best_table() -> str:
+    """A row for each family: the lowest loss among its trials."""
+    rows = []
+    for family in families():
+        tried = sum(each.family == family for each in trials())
+        name, comma, rest = family.partition(",")
+        rows.append([f"`{name}`{comma}{rest}", f"{parameters(family) / 1e6:.2f} M", str(tried),
+                     f"{best(family).loss:.4f}"])  # fmt: skip
+    return markdown(["rule", "parameters", "trials", "lowest loss"], rows)
 
 
-def filled(page: str) -> str:
-    """The page with every table as the archives have it."""
-    for name, table in TABLES.items():
+TABLES: dict[str, Callable[[], str]] = {"rates": rates_table, "best of the rates": best_table}
+PAGES: dict[Path, tuple[str, ...]] = {PAGE: ("rates",), README: ("best of the rates",)}
+
+
+def filled(page: str, names: Sequence[str]) -> str:
+    """The page with each of these tables as the archives have it."""
+    for name in names:
         before, begin, rest = page.partition(f"<!-- {name} -->\n")
         _, end, after = rest.partition(f"<!-- end of {name} -->")
         if not begin or not end:
-            raise SystemExit(f"{PAGE} has no place for {name!r}")
-        page = f"{before}{begin}{table()}\n{end}{after}"
+            raise SystemExit(f"a page has no place for {name!r}")
+        page = f"{before}{begin}{TABLES[name]()}\n{end}{after}"
     return page
 
 
 def strays(page: str) -> list[str]:
-    """Numbers with three decimals or more that stand outside the tables."""
+    """Numbers outside the tables that look like losses: three decimals or more."""
     prose = page
     for name in TABLES:
         prose = re.sub(rf"<!-- {name} -->.*?<!-- end of {name} -->", "", prose, flags=re.DOTALL)
-    return [n for n in re.findall(r"(?<![\w.])\d+\.\d{3,}", prose) if math.isfinite(float(n))]
+    return re.findall(r"(?<![\w.])\d{1,2}\.\d{3,}", prose)
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--check", action="store_true")
     check = options.parse_args().check
-    page = PAGE.read_text(encoding="utf-8")
-    wrong = strays(page)
-    if wrong:
-        print(f"{PAGE.name}: numbers outside the tables: {', '.join(wrong)}", file=sys.stderr)
-        return 1
-    if check:
-        print("as the archives have it" if filled(page) == page else "NOT as the archives have it")
-        return int(filled(page) != page)
-    PAGE.write_text(filled(page), encoding="utf-8")
-    return 0
+    failed = False
+    for path, names in PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        wrong = strays(page)
+        if wrong:
+            print(f"{path.name}: numbers outside the tables: {', '.join(wrong)}", file=sys.stderr)
+            failed = True
+        elif check:
+            same = filled(page, names) == page
+            print(f"{path.name}: {'as' if same else 'NOT as'} the archives have it")
+            failed = failed or not same
+        else:
+            path.write_text(filled(page, names), encoding="utf-8")
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -138,6 +138,7 @@ def test_the_third_partys_oracles(tmp_path, monkeypatch):
 def run_commands(lines: list[str]) -> None:
     from yuriiformer.cli.main import main
 
+    lines = "\n".join(lines).replace("\\\n", "").splitlines()  # a backslash continues a line
     words = [shlex.split(line, comments=True) for line in lines if line.startswith("yurii ")]
     commands = [command[1:] for command in words]
     assert commands
@@ -156,6 +157,35 @@ def test_commands_on_the_readme(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_commands([line for block in blocks("README.md", "console") for line in block.splitlines()])
     assert capsys.readouterr().out
+
+
+def test_the_rules_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/rules.md").read_text(encoding="utf-8")
+    assert set(yf.rules) <= set(re.findall(r"`([a-z0-9-]+)`", page))
+    run_commands(blocks("docs/rules.md", "console")[0].splitlines())
+    capsys.readouterr()
+    run_commands(["yurii rules show nesterov-lie-trotter --format unicode"])
+    printed = capsys.readouterr().out
+    assert blocks("docs/rules.md", "text") == blocks("README.md", "text") == [printed]
+
+
+def test_the_model_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second = blocks("docs/model.md", "python")
+    scope: dict = {}
+    exec(first, scope)
+    shown = re.search(r"blocks\[0\].coefficients\(\)  # (\{.*?), \.\.\.\}", first)[1]
+    found = scope["model"].blocks[0].coefficients()
+    for name, value in re.findall(r'"(\w+)": ([\d.]+)', shown):
+        assert found[name].item() == pytest.approx(float(value))
+    exec(second, {})
+
+
+def test_the_readmes_rule_is_the_papers():
+    scope: dict = {}
+    exec(blocks("README.md", "python")[0], scope)
+    assert scope["rule"].assigns == yf.rules["nesterov-lie-trotter"].assigns
 
 
 def test_the_data_page(tmp_path, monkeypatch, capsys):

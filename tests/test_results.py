@@ -1,4 +1,4 @@
-"""The results page says what the archives hold, and the archives are whole."""
+"""The pages say what the archives hold, and the archives are whole."""
 
 from __future__ import annotations
 
@@ -25,18 +25,27 @@ def pages():
     return module
 
 
-def test_the_page_is_what_the_archives_say(pages):
-    page = pages.PAGE.read_text(encoding="utf-8")
-    assert pages.filled(page) == page, "run: python results/make_pages.py"
+@pytest.mark.parametrize("name", ["PAGE", "README"])
+def test_the_page_is_what_the_archives_say(pages, name):
+    path = getattr(pages, name)
+    page = path.read_text(encoding="utf-8")
+    assert pages.filled(page, pages.PAGES[path]) == page, "run: python results/make_pages.py"
     assert pages.strays(page) == []
 
 
-def test_a_changed_number_is_noticed(pages):
-    page = pages.PAGE.read_text(encoding="utf-8")
-    [number, *_] = re.findall(r"\*\*\d\.\d{4}\*\*", page)
-    changed = page.replace(number, "**1.2345**", 1)
-    assert pages.filled(changed) == page
+@pytest.mark.parametrize("name", ["PAGE", "README"])
+def test_a_changed_number_is_noticed(pages, name):
+    path = getattr(pages, name)
+    page = path.read_text(encoding="utf-8")
+    [number, *_] = re.findall(r"(?<![\w.])\d\.\d{4}", page)
+    changed = page.replace(number, "1.2345", 1)
+    assert changed != page
+    assert pages.filled(changed, pages.PAGES[path]) == page
     assert pages.strays(page + "\nIt ended at 2.345 nats.") == ["2.345"]
+
+
+def test_every_table_has_a_page(pages):
+    assert {name for names in pages.PAGES.values() for name in names} == set(pages.TABLES)
 
 
 @pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.name)

@@ -31,10 +31,10 @@ format: install ## put the code into the project's style
 	$(BIN)/ruff format .
 
 test: lint ## every check that takes seconds
-	$(BIN)/pytest -n $(JOBS) -m 'not slow'
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not slow'
 
 test-slow: install ## the checks that take longer or need g++, LaTeX and chromium
-	$(BIN)/pytest -n $(JOBS) -m slow
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'slow or drawn' --hypothesis-profile thorough
 
 demo: install ## compare three rules on the embedded corpus: a report with plots, table and samples
 	mkdir -p $(OUT)

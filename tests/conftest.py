@@ -5,14 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 
+# Threads of child processes sleep while they wait: the cores are shared, and spinning costs others.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import pytest
 import torch
 from hypothesis import settings
 
 # Workers share few cores; one thread each, and the same examples every time.
 torch.set_num_threads(1)
-settings.register_profile("project", deadline=None, derandomize=True)
-settings.load_profile("project")
+settings.register_profile("fast", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("thorough", deadline=None, derandomize=True, max_examples=500)
+settings.load_profile("fast")  # 'make test-slow' asks for the thorough one
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("drawn")
 
 
 @pytest.fixture

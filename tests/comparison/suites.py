@@ -41,10 +41,12 @@ def run(words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, check=False, **options)
 
 
-def results(suite: Path) -> dict[str, tuple[list[dict[str, Any]], dict[str, bytes]]]:
-    """Of every run, its records without times, and the bits of its last weights."""
+def results(
+    suite: Path, arms: str = "*"
+) -> dict[str, tuple[list[dict[str, Any]], dict[str, bytes]]]:
+    """Of every run (of these arms), its records without times, and the bits of its last weights."""
     found = {}
-    for config in sorted(suite.glob("runs/*/*/config.json")):
+    for config in sorted(suite.glob(f"runs/{arms}/*/config.json")):
         folder = config.parent
         records = read_metrics(folder / "metrics.jsonl")
         kept = [{k: v for k, v in record.items() if k != "timing"} for record in records]

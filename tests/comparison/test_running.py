@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
+import shutil
 
 import pytest
 
 from tests.comparison.suites import command, definition, results, run
+from tests.launcher import yurii
 from tests.training.runs import tales
 from yuriiformer.comparison.display import SuiteDisplay, overall
 from yuriiformer.comparison.folder import RunSpec, SuiteFolder
@@ -16,6 +19,10 @@ from yuriiformer.comparison.running import carry_out, last_words
 from yuriiformer.training.stop import Stopper
 
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter")
+EXPLODES = (
+    "--arm",
+    "explodes: rule=gd-lie-trotter muon_lr=1e30 adamw_lr=1e30 clip=0 warmup=0",
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,24 +51,44 @@ def test_the_same_command_again_changes_nothing(finished):
     before = results(out)
     stamps = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*/metrics.jsonl")}
     for words in (command(out, rules=RULES), [*command(out)[:4], "--out", str(out)]):
-        again = run(words)
+        again = yurii(words)
         assert again.returncode == 0, again.stderr
         assert "was finished already" in again.stderr
     assert results(out) == before
     assert stamps == {path: path.stat().st_mtime_ns for path in stamps}
 
 
-def test_seeds_share_batches_and_start(finished):
+@pytest.fixture(scope="module")
+def extended(finished, tmp_path_factory):
+    """The same with two arms more, of which the first fails."""
+    out = tmp_path_factory.mktemp("extended") / "s"
+    shutil.copytree(finished[0], out)
+    done = yurii(command(out, *EXPLODES, "--arm", "twin: rule=gd-lie-trotter"))
+    return out, done
+
+
+def test_seeds_share_batches_and_start(extended):
     """What is paired: the same loss before training wherever two rules start alike, and the same
     data, so two arms of one rule under two labels are equal to the bit."""
-    out, _ = finished
-    more = run(command(out, "--arm", "twin: rule=gd-lie-trotter"))
-    assert more.returncode == 0, more.stderr
-    found = results(out)
+    out, _ = extended
+    found = results(out, "[!e]*")  # not of the one that fails
     assert found["runs/twin/seed-0"] == found["runs/gd-lie-trotter/seed-0"]
     assert found["runs/twin/seed-0"] != found["runs/nesterov-lie-trotter/seed-0"]
-    assert [arm["slug"] for arm in definition(out)["arms"]] == [*RULES, "twin"]
+    assert [arm["slug"] for arm in definition(out)["arms"]] == [*RULES, "explodes", "twin"]
     assert "twin" in definition(out)["commands"][-1]
+
+
+def test_a_run_that_fails_does_not_stop_the_others(extended):
+    out, done = extended
+    assert done.returncode == 1
+    assert "failed: explodes/seed-0: " in done.stdout
+    assert "not finite" in done.stdout
+    assert "1 of 2 runs finished, 1 failed" in done.stdout
+    assert "twin/seed-0 finished" in done.stderr
+    assert list(SuiteFolder(out).failures()) == ["explodes/seed-0"]
+    again = yurii(command(out, *EXPLODES))
+    assert again.returncode == 1  # tried again, and it fails again
+    assert "explodes/seed-0 begins" in again.stderr or "explodes/seed-0 resumes" in again.stderr
 
 
 def test_an_arm_cannot_change_under_its_name(finished):
@@ -71,73 +98,61 @@ def test_an_arm_cannot_change_under_its_name(finished):
         (("--arm", "Nesterov+Lie–Trotter: rule=gd-euler"), "two arms are called"),
         (("--rules", "gd-lie-trotter", "--preset", "cpu-tinystories"), "with the preset"),
     ):
-        refused = run(command(out, *more))
+        refused = yurii(command(out, *more))
         assert refused.returncode == 2
         assert words in refused.stderr
         assert refused.stderr.count("\n") == 1
-    refused = run(command(out, steps=9, rules=RULES))
+    refused = yurii(command(out, steps=9, rules=RULES))
     assert "steps 8 -> 9" in refused.stderr
 
 
-def test_a_run_that_fails_does_not_stop_the_others(tmp_path):
-    out = tmp_path / "s"
-    arms = ["--arm", "explodes: rule=gd-lie-trotter muon_lr=1e30 adamw_lr=1e30 clip=0 warmup=0",
-            "--arm", "fine: rule=gd-lie-trotter"]  # fmt: skip
-    done = run(command(out, *arms))
-    assert done.returncode == 1
-    assert "failed: explodes/seed-0: " in done.stdout
-    assert "not finite" in done.stdout
-    assert "1 of 2 runs finished, 1 failed" in done.stdout
-    assert "fine/seed-0 finished" in done.stderr
-    assert list(SuiteFolder(out).failures()) == ["explodes/seed-0"]
-    again = run(command(out, *arms))
-    assert again.returncode == 1  # tried again, and it fails again
-    assert "explodes/seed-0 begins" in again.stderr or "explodes/seed-0 resumes" in again.stderr
-
-
-def test_commands_are_printed_and_work(tmp_path):
-    out = tmp_path / "s"
-    done = run(command(out, "--print-commands", "--seeds", "4,5", rules=RULES))
+@pytest.fixture(scope="module")
+def by_hand(tmp_path_factory):
+    """The commands of a suite of two seeds, printed, and given one after the other."""
+    out = tmp_path_factory.mktemp("by_hand") / "s"
+    done = yurii(command(out, "--print-commands", "--seeds", "0,1", rules=RULES))
     assert done.returncode == 0
+    assert not (out / "runs").exists()
     lines = done.stdout.splitlines()
+    for line in lines:
+        assert yurii(shlex.split(line)[1:]).returncode == 0, line
+    return out, lines
+
+
+def test_commands_are_printed_and_work(by_hand):
+    out, lines = by_hand
     assert len(lines) == 4
     assert all(line.startswith("yurii train --config ") for line in lines)
-    assert not (out / "runs").exists()
-    import shlex
-    import sys
-
-    words = [sys.executable, "-m", "yuriiformer", *shlex.split(lines[0])[1:]]
-    assert run(words).returncode == 0
-    rest = run(command(out, "--seeds", "4,5", "--jobs", "2", rules=RULES))
+    rest = yurii(command(out, "--seeds", "0,1", rules=RULES))
     assert rest.returncode == 0
-    assert "gd-lie-trotter/seed-4 was finished already" in rest.stderr
-    several = run(command(out, "--print-commands", "--processes", "2", "--seeds", "4", rules=RULES))
+    for rule in RULES:
+        for seed in (0, 1):
+            assert f"{rule}/seed-{seed} was finished already" in rest.stderr
+    several = yurii(
+        command(out, "--print-commands", "--processes", "2", "--seeds", "0", rules=RULES)
+    )
     assert several.stdout.startswith(
         "torchrun --standalone --nproc-per-node=2 -m yuriiformer train"
     )
 
 
-def test_seeds_can_be_added_to_what_is_there(finished, tmp_path):
-    import shutil
-
+def test_seeds_can_be_added_to_what_is_there(finished, by_hand, tmp_path):
     out = tmp_path / "copy"
     shutil.copytree(finished[0], out)
     alone = [*command(out)[:4], "--out", str(out)]
-    more = run([*alone, "--seeds", "0,1"])
+    more = yurii([*alone, "--seeds", "0,1"])
     assert more.returncode == 0, more.stderr
-    found = results(out)
-    assert {name.split("/")[-1] for name in found} == {"seed-0", "seed-1"}
-    plain = tmp_path / "plain"
-    assert run(command(plain, "--seeds", "1", rules=RULES)).returncode == 0
     for rule in RULES:
-        assert found[f"runs/{rule}/seed-1"] == results(plain)[f"runs/{rule}/seed-1"]
+        assert f"{rule}/seed-0 was finished already" in more.stderr
+    # Run together, added later or given by hand: the same runs, to the bit.
+    assert results(out) == results(by_hand[0])
     for words in (["--set", "steps=3"], ["--preset", "cpu-tinystories"], ["--baseline", "x"]):
-        refused = run([*alone, *words])
+        refused = yurii([*alone, *words])
         assert refused.returncode == 2
         assert "needs --rules or --arm" in refused.stderr
     from tests.training.corpora import tales as others
 
-    refused = run([*alone, "--data", str(others())])
+    refused = yurii([*alone, "--data", str(others())])
     assert refused.returncode == 2
     assert "other data" in refused.stderr
 
@@ -145,8 +160,8 @@ def test_seeds_can_be_added_to_what_is_there(finished, tmp_path):
 def test_only_one_suite_at_a_time(finished):
     out, _ = finished
     with SuiteFolder(out).taken():
-        refused = run([*command(out)[:4], "--out", str(out)])
-        more = run(command(out, "--arm", "late: rule=gd-euler"))
+        refused = yurii([*command(out)[:4], "--out", str(out)])
+        more = yurii(command(out, "--arm", "late: rule=gd-euler"))
     assert "another process is at work on the suite" in refused.stderr
     assert refused.returncode == more.returncode == 2
     assert "late" not in [arm["slug"] for arm in definition(out)["arms"]]
@@ -154,7 +169,7 @@ def test_only_one_suite_at_a_time(finished):
 
 def test_a_damaged_definition_is_named(tmp_path):
     (tmp_path / "suite.json").write_text('{"format": 1, "arms": [{}]}')
-    refused = run([*command(tmp_path)[:4], "--out", str(tmp_path)])
+    refused = yurii([*command(tmp_path)[:4], "--out", str(tmp_path)])
     assert refused.returncode == 2
     assert "suite.json is damaged" in refused.stderr
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import yuriiformer as yf
+from tests.drawn import examples
 from yuriiformer.data.hashing import hash_words, uniform
 from yuriiformer.data.order import permute, validation_starts
 from yuriiformer.errors import DataError
@@ -150,7 +151,7 @@ def test_a_tiny_corpus_has_many_epochs_a_step():
     assert order.starts(10_000).tolist() == [0] * 480  # a shift would leave no block
 
 
-@settings(max_examples=30)
+@examples(100)
 @given(st.integers(1, 50), st.integers(1, 2000), st.integers(1, 300))
 def test_validation_goes_through_the_file_again_and_again(context, extra, sequences):
     starts = validation_starts(context + extra, context, sequences)

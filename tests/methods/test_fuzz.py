@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import yuriiformer as yf
+from tests.drawn import examples
 from tests.methods.worlds import World
 from yuriiformer.errors import RuleError
 from yuriiformer.methods.parse import NO_FILE
@@ -168,13 +169,13 @@ WORDS = [
 ]
 
 
-@settings(max_examples=1500)
+@examples(1500)
 @given(st.lists(st.sampled_from(WORDS), max_size=40))
 def test_any_row_of_words(words):
     read("".join(words))
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.text(max_size=200))
 def test_any_text(text):
     read(text)
@@ -205,7 +206,7 @@ def python_says(rule_lines: list[str], world: World, values: dict) -> dict:
     return scope
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.lists(LINES, min_size=1, max_size=5))
 def test_a_rule_means_what_python_would_mean(lines):
     """Random valid rules, run by the interpreter and by Python: the same numbers."""
@@ -231,7 +232,7 @@ def test_a_rule_means_what_python_would_mean(lines):
         torch.testing.assert_close(out[name], expected[name], rtol=0, atol=0, equal_nan=True)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text(max_size=120), st.text(max_size=40))
 def test_any_toml(tmp_path_factory, text, value):
     path = tmp_path_factory.mktemp("fuzz") / "rule.toml"
@@ -258,7 +259,7 @@ OPTIONS = st.dictionaries(
 )
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(
     st.dictionaries(st.sampled_from(["mu", "lam", "nu"]), VALUES | OPTIONS, max_size=3),
     st.dictionaries(st.sampled_from(["X", "V", "G"]), VALUES, max_size=2),

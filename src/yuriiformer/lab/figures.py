@@ -152,8 +152,9 @@ def _reach(data: Data) -> tuple[float, float]:
     found = []
     for axis in (0, 1):
         start = max(abs(each["path"][0][axis]) for each in data["rules"])
-        most = [np.abs(np.array(each["path"], dtype=np.float64)[:, axis]).max()
-                for each in data["rules"] if each["stopped"] is None]  # fmt: skip
+        arrived = [each["path"] for each in data["rules"] if each["stopped"] is None]
+        whole = [np.array(path, dtype=np.float64) for path in arrived]
+        most = [float(np.abs(points[:, axis]).max()) for points in whole]
         found.append(1.15 * min(1.8 * start, max([start, *most])))
     return found[0], found[1]
 

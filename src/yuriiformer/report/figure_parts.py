@@ -32,8 +32,9 @@ def smoothed_curves(
     beginning, if they have not come so far."""
     sigma = TRAIN_SIGMA
     if kind == "val":
-        sigma = next((part for name, part in VAL_SIGMA.items()
-                      if (comparison.preset or "").startswith(name)), 0.0)  # fmt: skip
+        preset = comparison.preset or ""
+        fitting = [part for name, part in VAL_SIGMA.items() if preset.startswith(name)]
+        sigma = fitting[0] if fitting else 0.0
     curves = []
     for run in runs:
         own = run.curves
@@ -62,9 +63,8 @@ def across_axis(runs: Sequence[Run], steps: Any, x: Axis) -> Floats | None:
 
 
 def time_unit(comparison: Comparison) -> tuple[float, str]:
-    ends = [float(run.curves.seconds[-1]) for arm in comparison.arms for run in arm.runs
-            if len(run.curves.seconds)]  # fmt: skip
-    longest = max(ends, default=0.0)
+    seconds = [run.curves.seconds for arm in comparison.arms for run in arm.runs]
+    longest = max((float(each[-1]) for each in seconds if len(each)), default=0.0)
     if longest > 3 * 3600:
         return 3600.0, "hours"
     return (60.0, "minutes") if longest > 300 else (1.0, "seconds")

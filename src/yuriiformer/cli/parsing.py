@@ -39,6 +39,16 @@ def parse_flags(prog: str, default: Flags, arguments: list[str], description: st
         )
 
 
+def parse_known(prog: str, default: Flags, arguments: list[str]) -> Flags:
+    """The same, whatever else is given: for flags that decide about the others."""
+    asked = [word for word in arguments if word not in ("-h", "--help")]
+    with _in_one_line():
+        known, _ = tyro.cli(
+            type(default), prog=prog, default=default, args=asked, return_unknown_args=True
+        )
+    return known
+
+
 def read_prompt(given: str | None) -> str | None:
     """A prompt as it was given; - stands for standard input."""
     try:

@@ -22,7 +22,7 @@ from yuriiformer.comparison.arms import ArmSpec, check_names
 from yuriiformer.comparison.study import Study, grown
 from yuriiformer.config import TrainConfig, differences
 from yuriiformer.errors import ConfigError, RunError
-from yuriiformer.files import write_json
+from yuriiformer.files import read_json, write_json
 from yuriiformer.runs.checkpoint import FINAL, MANIFEST
 from yuriiformer.runs.folder import RunFolder
 
@@ -122,11 +122,7 @@ class SuiteFolder:
 
     def failures(self) -> dict[str, str]:
         """Runs by name, and what their last try ended with."""
-        try:
-            data = json.loads(self.failures_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return {str(name): str(text) for name, text in data.items()}
+        return {name: str(text) for name, text in read_json(self.failures_file).items()}
 
     def note_failure(self, run: RunSpec, text: str | None) -> None:
         """Remember that a run failed, or (None) that it no longer does."""

@@ -12,7 +12,7 @@ from yuriiformer.data.order import BatchOrder
 from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tales.grammar import entropy_per_story
 from yuriiformer.data.tokenizers import Tokens
-from yuriiformer.errors import DataError, YuriiError
+from yuriiformer.errors import DataError
 
 _PIECE = 2**22  # tokens counted at a time
 
@@ -130,8 +130,8 @@ def plot_counts(store: TokenStore, path: Path) -> None:
     """How often tokens occur, by rank, on logarithmic axes."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    if path.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise YuriiError(f"{str(path)!r}: a plot is written as .svg, .png, .pdf")
+    from yuriiformer.display.figures import save_figure  # noqa: PLC0415
+
     vocab = store.used_vocab_size
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes: Any = figure.add_subplot()
@@ -146,7 +146,4 @@ def plot_counts(store: TokenStore, path: Path) -> None:
     axes.set_title(f"Token frequencies in {store.folder.name}")
     axes.legend()
     axes.grid(alpha=0.3)
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise YuriiError(f"{str(path)!r} cannot be written: {error}") from None
+    save_figure(figure, path, dpi=150)

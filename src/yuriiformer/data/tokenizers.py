@@ -43,6 +43,15 @@ def padded(vocab_size: int) -> int:
     return -(-vocab_size // 64) * 64
 
 
+def check_ids(real: int, tokenizer: Tokenizer) -> None:
+    """That a model of so many real ids has those of the tokeniser."""
+    if real not in (tokenizer.vocab_size, tokenizer.padded_vocab_size):
+        raise DataError(
+            f"the model has {real} token ids, but the tokeniser {tokenizer.name} has "
+            f"{tokenizer.vocab_size}: they do not belong together"
+        )
+
+
 @cache
 def gpt2_tokenizer() -> Any:
     """GPT-2's encoding, a `tiktoken.Encoding`, from files that lie in an installed package.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -14,11 +17,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from yuriiformer.display.columns import printable
-from yuriiformer.display.curves import thin
-from yuriiformer.display.palette import line_style
+from yuriiformer.display.curves import line_style, thin
+from yuriiformer.errors import YuriiError
 
 # The same results give the same bytes.
-METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+METADATA: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+FORMATS = (".svg", ".png", ".pdf")
 WIDTH = 7.0  # inches: two columns of a paper
 DIRECT = 8  # as many lines are labelled at their ends; more get a legend
 POINTS = 8.0  # size of all text: still read in print
@@ -65,6 +69,26 @@ def nothing(text: str) -> Figure:
 
 def is_empty(figure: Figure) -> bool:
     return not any(axes.has_data() for axes in figure.axes)
+
+
+def save_figure(figure: Figure, path: Path, **options: Any) -> Path:
+    """Write a figure, the path's ending saying in which format; the same figure gives the same
+    bytes. A letter that the font has not is a box, without a warning."""
+    if path.suffix.lower() not in FORMATS:
+        raise YuriiError(f"{str(path)!r}: a figure is written as {', '.join(FORMATS)}")
+    metadata = METADATA.get(path.suffix.lower())
+    fonts = logging.getLogger("fontTools")  # tells the dates of fonts
+    level = fonts.level
+    fonts.setLevel(logging.ERROR)
+    try:
+        with look(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")
+            figure.savefig(path, metadata=metadata, **options)
+    except (OSError, ValueError) as error:
+        raise YuriiError(f"{str(path)!r} cannot be written: {error}") from None
+    finally:
+        fonts.setLevel(level)
+    return path
 
 
 def said(text: str) -> str:

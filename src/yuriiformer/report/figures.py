@@ -6,10 +6,7 @@ the run. Lines are means over seeds, faint bands reach from the lowest seed to t
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,6 @@ from yuriiformer.comparison.outcomes import Arm, Comparison
 from yuriiformer.display.figures import (
     DIRECT,
     INK,
-    METADATA,
     WIDTH,
     draw_band,
     draw_line,
@@ -35,14 +31,15 @@ from yuriiformer.display.figures import (
     nothing,
     pen,
     said,
+    save_figure,
     x_axis,
 )
-from yuriiformer.errors import YuriiError
 from yuriiformer.methods.lookahead import structure, without_lookahead
-from yuriiformer.report.curves import difference_curve, drawn_runs
-from yuriiformer.report.figure_parts import (
+from yuriiformer.report.curves import (
     Axis,
     across_axis,
+    difference_curve,
+    drawn_runs,
     shared_styles,
     smoothed_curves,
     time_unit,
@@ -266,31 +263,8 @@ def _all_of(comparison: Comparison) -> list[tuple[str, Figure]]:
     return found
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without warnings of letters that the font has not (shown as boxes), and of fonts' dates."""
-    log = logging.getLogger("fontTools")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing")
-            yield
-    finally:
-        log.setLevel(level)
-
-
 def _write(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
     if is_empty(figure):
         return []
-    paths = []
-    for kind in formats:
-        path = folder / f"{name}.{kind}"
-        with look(), _quiet():
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                figure.savefig(path, dpi=200, metadata=METADATA.get(kind))
-            except (OSError, ValueError) as error:
-                raise YuriiError(f"{str(path)!r} cannot be written: {error}") from None
-        paths.append(path)
-    return paths
+    folder.mkdir(parents=True, exist_ok=True)
+    return [save_figure(figure, folder / f"{name}.{kind}", dpi=200) for kind in formats]

@@ -5,19 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 
+from yuriiformer.display.figures import INK, save_figure
 from yuriiformer.errors import YuriiError
 from yuriiformer.methods.drawing.layout import Arrow, Box, Diagram, Mark, lay_out, oracle_of
 from yuriiformer.methods.rule import Rule
 
-FORMATS = (".svg", ".png", ".pdf")
 SPACING = 1.35  # between lanes
 RADIUS = 0.14  # of a ⊕
-INK = "#222222"
-STREAM_COLOURS = {"X": "#222222", "V": "#0072B2"}  # Okabe and Ito's palette: safe for all eyes
+STREAM_COLOURS = {"X": INK, "V": "#0072B2"}  # Okabe and Ito's palette: safe for all eyes
 OTHER_STREAM = "#AA5A88"
 FILL = {
     "attn": "#F6C98F",
@@ -31,20 +29,9 @@ FILL = {
 def draw_rule(rule: Rule, path: str | Path) -> Path:
     """Write the block's diagram; the ending of the path says in which format."""
     path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise YuriiError(f"{str(path)!r}: a diagram is written as {', '.join(FORMATS)}")
     if not path.parent.is_dir():
         raise YuriiError(f"{str(path)!r}: no folder {str(path.parent)!r}; make it first")
-    # A fixed salt and no date: the same rule gives the same bytes.
-    with mpl.rc_context({"mathtext.fontset": "cm", "svg.hashsalt": "yuriiformer"}):
-        figure = draw(lay_out(rule))
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-        kind = path.suffix.lower()
-        try:
-            figure.savefig(path, dpi=200, bbox_inches="tight", metadata=metadata.get(kind))
-        except OSError as error:
-            raise YuriiError(f"{str(path)!r} cannot be written: {error}") from None
-    return path
+    return save_figure(draw(lay_out(rule)), path, dpi=200, bbox_inches="tight")
 
 
 def draw(diagram: Diagram) -> Figure:

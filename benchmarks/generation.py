@@ -76,8 +76,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the figures there")
     options = parser.parse_args()
-    size = {"n_layer": 2, "n_head": 2, "d_model": 32} if options.quick else {
-        "n_layer": 6, "n_head": 6, "d_model": 384}  # fmt: skip
+    size = (
+        {"n_layer": 2, "n_head": 2, "d_model": 32}
+        if options.quick
+        else {"n_layer": 6, "n_head": 6, "d_model": 384}
+    )
     count, rounds = (48, 1) if options.quick else (496, options.rounds)
 
     def config(rule: str) -> yf.ModelConfig:

@@ -258,8 +258,14 @@ def attempt(name: str, check: Callable[[], Figures]) -> dict[str, Any]:
         torch.cuda.empty_cache()
     shown = error[:300] or ", ".join(f"{key} {brief(value)}" for key, value in figures.items())
     print(f"{'FAIL' if error else 'PASS'}  {name:<32} {seconds:6.1f} s  {shown}", flush=True)
-    return {"name": name, "passed": not error, "seconds": seconds, **figures,
-            "error": error, "traceback": trace}  # fmt: skip
+    return {
+        "name": name,
+        "passed": not error,
+        "seconds": seconds,
+        **figures,
+        "error": error,
+        "traceback": trace,
+    }
 
 
 def brief(value: Any) -> str:
@@ -293,8 +299,11 @@ def main() -> int:
     parser.add_argument("--size", default="tinystories-small", choices=PRESETS, help="of models")
     parser.add_argument("--micro-batch", type=int, default=8, help="sequences; less, if too large")
     parser.add_argument("--rules", nargs="+", default=list(yf.rules), help="all, if not given")
-    parser.add_argument("--compile", action=argparse.BooleanOptionalAction,
-                        help="compiled blocks; not given: on a GPU")  # fmt: skip
+    parser.add_argument(
+        "--compile",
+        action=argparse.BooleanOptionalAction,
+        help="compiled blocks; not given: on a GPU",
+    )
     parser.add_argument("--quick", action="store_true", help="tiny models")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
@@ -312,8 +321,14 @@ def main() -> int:
     bad = sum(not check["passed"] for check in checks)
     print(f"PASS: all {len(checks)} checks" if passed else f"FAIL: {bad} of {len(checks)} checks")
     if options.json:
-        found = {"device": name, "torch": torch.__version__, "size": size, "compiled": compiled,
-                 "passed": passed, "checks": checks}  # fmt: skip
+        found = {
+            "device": name,
+            "torch": torch.__version__,
+            "size": size,
+            "compiled": compiled,
+            "passed": passed,
+            "checks": checks,
+        }
         options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     return 0 if passed else 1
 

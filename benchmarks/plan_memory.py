@@ -103,8 +103,11 @@ def main() -> None:
             predicted = simulate(config, micro, torch.float32, accumulates=True).peak / 2**20
             measured = fresh(size, o.rule, recompute=recompute) / 2**20
             yes = "yes" if recompute else "no"
-            print(f"{size:<8} {yes:<9} {predicted:>9.0f} {measured:>9.0f} "
-                  f"{predicted / measured:>6.3f}", flush=True)  # fmt: skip
+            print(
+                f"{size:<8} {yes:<9} {predicted:>9.0f} {measured:>9.0f} "
+                f"{predicted / measured:>6.3f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

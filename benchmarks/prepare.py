@@ -97,10 +97,14 @@ def main() -> None:
             fast, _ = run(ours(source, f"out{turn}"))
             ratios.append(plain / fast)
             tokens = (folder / "plain.bin").stat().st_size // 2
-            print(f"  plain {tokens / plain:12,.0f} tokens/s   ours {tokens / fast:12,.0f} tokens/s"
-                  f"   ratio {plain / fast:.2f}")  # fmt: skip
-        print(f"{o.megabytes} MB, {o.workers} workers: best ratio {max(ratios):.2f}, "
-              f"median {np.median(ratios):.2f}")  # fmt: skip
+            print(
+                f"  plain {tokens / plain:12,.0f} tokens/s   ours {tokens / fast:12,.0f} tokens/s"
+                f"   ratio {plain / fast:.2f}"
+            )
+        print(
+            f"{o.megabytes} MB, {o.workers} workers: best ratio {max(ratios):.2f}, "
+            f"median {np.median(ratios):.2f}"
+        )
         meta = json.loads((folder / "out0" / "meta.json").read_text())
         assert sum(s["tokens"] for s in meta["splits"].values()) == tokens
         for megabytes in (50, 200):

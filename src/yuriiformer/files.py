@@ -17,6 +17,15 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; an empty one if the file is missing, damaged or holds none."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
 def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 

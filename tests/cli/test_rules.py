@@ -64,7 +64,7 @@ ERRORS = [
     (["rules", "show"], "RULE"),
     (["rules", "shw"], "shw"),
     (["rules", "show", "gd-euler", "--format", "png"], "invalid choice 'png'"),
-    (["rules", "diagram", "gd-euler", "-o", "x.gif"], "a diagram is written as"),
+    (["rules", "diagram", "gd-euler", "-o", "x.gif"], "a figure is written as"),
     (["rules", "diagram", "gd-euler"], "-o"),
     (["rles"], "unknown command 'rles' (did you mean 'rules'?)"),
 ]

@@ -11,7 +11,7 @@ from tests.comparison.synthetic import arm
 from yuriiformer.comparison import outcomes
 from yuriiformer.report.downstream import downstream_latex, downstream_table
 from yuriiformer.report.payload import Extras, payload
-from yuriiformer.report.tables import markdown, whole
+from yuriiformer.report.tables import markdown, terminal_table
 from yuriiformer.runs.run import read_run
 from yuriiformer.runs.scores import read_scores
 
@@ -54,7 +54,7 @@ def test_bold_are_the_top_two_with_ties(tmp_path):
     assert bold == {GD: False, NESTEROV: True, POLYAK: True, "nesterov-euler": True}
     assert cells(table, GD)["arc_easy@0"] == "39.4 ± 1.0"
     assert "GPT-2 124M (released)" in markdown(table)
-    assert "39.5" in whole(table)
+    assert "39.5" in terminal_table(table)
 
 
 def test_seeds_give_an_interval_and_the_paper_stands_beside(tmp_path):
@@ -66,7 +66,7 @@ def test_seeds_give_an_interval_and_the_paper_stands_beside(tmp_path):
     # t(0.975, 1) = 12.706, spread 0.01414 / sqrt(2) = 1 %
     assert cells(table, GD)["hellaswag@10"] == "31.0 ± 12.7 (paper 30.0)"
     assert [column.title for column in table.columns] == ["Arm", "HellaSwag 10-shot"]
-    assert "31.5" in whole(table)  # the released GPT-2
+    assert "31.5" in terminal_table(table)  # the released GPT-2
 
 
 def test_which_result_counts(tmp_path):

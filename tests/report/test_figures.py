@@ -14,12 +14,10 @@ from matplotlib.text import Text
 from tests.comparison.synthetic import arm, configuration, write_run, write_suite
 from tests.report.test_tables import HOSTILE
 from yuriiformer.comparison.outcomes import Arm, compare
-from yuriiformer.display.curves import smooth
+from yuriiformer.display.curves import line_style, smooth
 from yuriiformer.display.figures import DIRECT, is_empty, said, spread
-from yuriiformer.display.palette import line_style
 from yuriiformer.methods.catalog import paper
-from yuriiformer.report.curves import difference_curve
-from yuriiformer.report.figure_parts import shared_styles
+from yuriiformer.report.curves import difference_curve, shared_styles
 from yuriiformer.report.figures import (
     difference,
     loss_curves,

@@ -12,8 +12,8 @@ from importlib.resources import files
 import pytest
 
 from tests.report import payloads
+from yuriiformer.display.curves import BASELINE_COLOUR, COLOURS, DASHES, line_style
 from yuriiformer.display.page import POLICY, page_html, write_page
-from yuriiformer.display.palette import BASELINE_COLOUR, COLOURS, DASHES, line_style
 from yuriiformer.report.payload import PAGE
 
 HOSTILE = '</script><img src=x onerror="alert(1)"><!--{{data}}<script>'

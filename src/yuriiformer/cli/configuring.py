@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import field, fields, make_dataclass, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_type_hints
 
@@ -45,21 +44,18 @@ def model_config(flags: Model, base: ModelConfig, rule: str | None) -> ModelConf
     return replace(base, **values, rule=base.rule if own else get_rule(rule or ""))
 
 
-def first_look(arguments: list[str]) -> argparse.Namespace:
+@dataclass(frozen=True)
+class First:
     """The flags that decide what the others' defaults are."""
-    look = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    look.add_argument("--preset")
-    look.add_argument("--config", type=Path)
-    look.add_argument("--rule")
-    look.add_argument("--out", type=Path)
-    look.add_argument("--resume", action="store_true")
-    try:
-        return look.parse_known_args(arguments)[0]
-    except (argparse.ArgumentError, SystemExit):  # tyro will say it better
-        return argparse.Namespace(preset=None, config=None, rule=None, out=None, resume=False)
+
+    preset: str | None = None
+    config: Path | None = None
+    rule: str | None = None
+    out: Path | None = None
+    resume: bool = False
 
 
-def base_config(first: argparse.Namespace, usual: str) -> TrainConfig:
+def base_config(first: First, usual: str) -> TrainConfig:
     """The whole configuration that flags change fields of: a file's, or a preset's."""
     if first.config is None:
         return preset(first.preset or usual, first.rule or RULE)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from yuriiformer.cli.folders import check_folder
-from yuriiformer.cli.parsing import parse_command
+from yuriiformer.cli.parsing import check_folder, parse_command
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_text
 from yuriiformer.lab.text import lab_text

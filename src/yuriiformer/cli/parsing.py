@@ -1,4 +1,4 @@
-"""Arguments by tyro, errors in one line."""
+"""What commands share: arguments by tyro, errors in one line, prompts, folders to write into."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
 
 from yuriiformer import __version__
-from yuriiformer.errors import InputError, YuriiError
+from yuriiformer.errors import InputError, RunError, YuriiError
+from yuriiformer.files import read_json
 
 Flags = TypeVar("Flags")
 
@@ -39,6 +41,16 @@ def parse_flags(prog: str, default: Flags, arguments: list[str], description: st
         )
 
 
+def parse_known(prog: str, default: Flags, arguments: list[str]) -> Flags:
+    """The same, whatever else is given: for flags that decide about the others."""
+    asked = [word for word in arguments if word not in ("-h", "--help")]
+    with _in_one_line():
+        known, _ = tyro.cli(
+            type(default), prog=prog, default=default, args=asked, return_unknown_args=True
+        )
+    return known
+
+
 def read_prompt(given: str | None) -> str | None:
     """A prompt as it was given; - stands for standard input."""
     try:
@@ -49,6 +61,17 @@ def read_prompt(given: str | None) -> str | None:
     if given == "":
         raise InputError("the prompt is empty: give some text, or leave --prompt out")
     return given
+
+
+def check_folder(out: Path, name: str, kind: str) -> None:
+    """A folder to write into: new, empty, or an earlier one of the same kind, as ``kind`` in its
+    file ``name`` says. Nothing else is overwritten."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise RunError(f"{out} is not a folder: give another with --out")
+    if any(out.iterdir()) and read_json(out / name).get("kind") != kind:
+        raise RunError(f"{out} holds something else: give a new or empty folder with --out")
 
 
 def made_now() -> str:

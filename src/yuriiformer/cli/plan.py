@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -13,13 +12,13 @@ import tyro
 
 from yuriiformer.cli.configuring import (
     RULE,
+    First,
     Model,
     base_config,
-    first_look,
     model_config,
     model_flags,
 )
-from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.cli.parsing import parse_flags, parse_known
 from yuriiformer.config import (
     Recipe,
     TrainConfig,
@@ -106,7 +105,7 @@ DESCRIPTION = (
 
 def run(arguments: list[str]) -> int:
     """``yurii plan ...``"""
-    first = first_look(arguments)
+    first = parse_known("yurii plan", First(), arguments)
     base = base_config(first, PRESET)
     flags = parse_flags("yurii plan", _to_flags(base, first), arguments, DESCRIPTION)
     if flags.devices:
@@ -128,7 +127,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
+def _to_flags(base: TrainConfig, first: First) -> Flags:
     known = {each.name: getattr(base.machine, each.name) for each in fields(PlannedMachine)}
     return Flags(
         preset=first.preset or PRESET,
@@ -145,7 +144,7 @@ def _many(flags: Flags) -> bool:
     return flags.all_rules or bool(flags.rules)
 
 
-def _chosen(flags: Flags, first: argparse.Namespace) -> Sequence[str | None]:
+def _chosen(flags: Flags, first: First) -> Sequence[str | None]:
     """The rules to plan; None is the configuration's own."""
     if sum((first.rule is not None, bool(flags.rules), flags.all_rules)) > 1:
         raise ConfigError("--rule, --rules and --all-rules each say which rules: choose one")

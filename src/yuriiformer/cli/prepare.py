@@ -181,8 +181,8 @@ def _prepare(source: Source, common: Common, settings: Settings) -> None:
         if meta[what]:
             print(f"{what.replace('_', ' ')}: {meta[what]:,}")
     if not meta["splits"]["val"]["documents"]:
-        print("note: no document fell into the validation split: more documents give one (a .txt "
-              "file is one document unless <|endoftext|> parts it)")  # fmt: skip
+        print("note: the validation split has no document: give more documents")
+        print("(a .txt file is one document unless it is split by <|endoftext|>)")
     if floor := tales_floor(meta):
         print(floor)
     print(f"wrote {common.out}")

@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -149,8 +149,9 @@ def _of_study(flags: Flags, study: Study) -> tuple[Path, Request]:
         raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
     baseline = next((arm.slug for arm in study.arms if arm.label == study.baseline), None)
     threads = study.settings.get("threads") or _threads(flags)
-    return flags.data, Request(study.preset, study.arms, study.seeds, _identity(flags.data),
-                               study.settings, threads, baseline, study)  # fmt: skip
+    data = _identity(flags.data)
+    asked = Request(study.preset, study.arms, study.seeds, data, study.settings, threads, baseline)
+    return flags.data, replace(asked, study=study)
 
 
 def _request(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request]:

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 import torch
 import tyro
 
-from yuriiformer.cli.folders import check_folder
-from yuriiformer.cli.parsing import command_here, made_now, parse_flags, read_prompt
+from yuriiformer.cli.parsing import check_folder, command_here, made_now, parse_flags, read_prompt
 from yuriiformer.data.order import validation_starts
 from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, DataError, InputError, RunError, whole_number

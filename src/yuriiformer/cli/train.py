@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,13 +11,13 @@ import tyro
 
 from yuriiformer.cli.configuring import (
     RULE,
+    First,
     Model,
     base_config,
-    first_look,
     model_config,
     model_flags,
 )
-from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.cli.parsing import parse_flags, parse_known
 from yuriiformer.config import (
     Machine,
     Output,
@@ -80,7 +79,7 @@ DESCRIPTION = (
 
 def run(arguments: list[str]) -> int:
     """``yurii train ...``: 0 when finished, 75 when stopped by a signal."""
-    first = first_look(arguments)
+    first = parse_known("yurii train", First(), arguments)
     base = _base(first)
     flags = parse_flags("yurii train", _to_flags(base, first), arguments, DESCRIPTION)
     config = _to_config(flags, base, first.rule)
@@ -110,15 +109,15 @@ def _print_plan(here: Setting) -> None:
     print(f"\nHere: {place.type}, {here.resolved['dtype']}, {compiled}, {size} process(es)")
 
 
-def _base(first: argparse.Namespace) -> TrainConfig:
+def _base(first: First) -> TrainConfig:
     """The run's own configuration when it is resumed, else the preset's."""
-    begun = first.resume and first.out is not None and RunFolder(first.out).exists
-    if begun and first.preset is None and first.config is None:
+    whole = first.preset is not None or first.config is not None
+    if first.resume and first.out is not None and not whole and RunFolder(first.out).exists:
         return stored_config(first.out)
     return base_config(first, PRESET)
 
 
-def _to_flags(base: TrainConfig, first: argparse.Namespace) -> Flags:
+def _to_flags(base: TrainConfig, first: First) -> Flags:
     return Flags(
         preset=first.preset or PRESET,
         config=first.config,

@@ -221,7 +221,7 @@ def _content(run: Run) -> dict[str, Any]:
         "val_loss": _texts(curves.val_loss),
         "exact": None if curves.exact is None else [curves.exact[0], *_texts([curves.exact[1]])],
         **_coefficients([curves.coefficients[i] for i in moments]),
-    }  # fmt: skip
+    }
     return {
         **saved,
         "records": records,
@@ -244,8 +244,8 @@ def _kept(curves: Curves) -> Any:
 
 
 def _moments(count: int) -> list[int]:
-    return [int(i) for i in np.unique(np.linspace(0, max(count - 1, 0), MOMENTS).astype(int))
-            if i < count]  # fmt: skip
+    chosen = np.unique(np.linspace(0, max(count - 1, 0), MOMENTS).astype(int))
+    return [int(i) for i in chosen if i < count]
 
 
 def _texts(values: Any) -> list[Any]:
@@ -260,21 +260,24 @@ def _coefficients(moments: Moments) -> dict[str, Any]:
     """Of float32 numbers, as coefficients are, nine digits tell all."""
     numbers = np.array([v for _, values in moments for layers in values.values() for v in layers])
     single = bool(np.array_equal(numbers.astype(np.float32), numbers, equal_nan=True))
-    kept = [
-        (step, {name: _texts(float(f"{v:.9g}") if single else v for v in layers)
-                for name, layers in values.items()})
-        for step, values in moments
-    ]  # fmt: skip
-    return {"coefficients": kept, "coefficients_float32": single}
+
+    def kept(layers: Sequence[float]) -> list[Any]:
+        return _texts(float(f"{v:.9g}") if single else v for v in layers)
+
+    found = [(step, {name: kept(own) for name, own in each.items()}) for step, each in moments]
+    return {"coefficients": found, "coefficients_float32": single}
 
 
 def _restored(records: Mapping[str, Any]) -> list[tuple[int, dict[str, list[float]]]]:
     kind = np.float32 if records["coefficients_float32"] else np.float64
+
+    def restored(layers: Sequence[Any]) -> list[float]:
+        return list(np.array([float(v) for v in layers], dtype=kind).tolist())
+
     return [
-        (step, {name: np.array([float(v) for v in layers], dtype=kind).tolist()
-                for name, layers in values.items()})
+        (step, {name: restored(layers) for name, layers in values.items()})
         for step, values in records["coefficients"]
-    ]  # fmt: skip
+    ]
 
 
 def _bytes(folder: Path, name: str, listed: Mapping[str, Any]) -> bytes:
@@ -294,8 +297,8 @@ def _run(folder: Path, name: str, listed: Mapping[str, Any]) -> Run:
     data = json.loads(gzip.decompress(_bytes(folder, name, listed)))
     records = data["records"]
     saved = {key: data[key] for key in KEPT if key in data}
-    columns = {key: np.array([float(v) for v in records[key]], dtype=np.float64)
-               for key in ("loss", "seconds", "tokens_per_second", "val_loss")}  # fmt: skip
+    names = ("loss", "seconds", "tokens_per_second", "val_loss")
+    columns = {name: np.array([float(v) for v in records[name]]) for name in names}
     exact = records["exact"]
     curves = Curves(
         step=np.array(records["step"], dtype=np.int64),

@@ -7,7 +7,6 @@ them again.
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 from yuriiformer.comparison.folder import RunSpec, SuiteFolder
 from yuriiformer.comparison.running import Job, Launch, command
 from yuriiformer.errors import ConfigError, RunError, one_line
-from yuriiformer.files import write_json
+from yuriiformer.files import read_json, write_json
 from yuriiformer.training.stop import EXIT_CODE
 
 
@@ -136,10 +135,7 @@ def _extra(words: Sequence[str]) -> dict[str, str]:
 
 
 def _ids(suite: SuiteFolder) -> dict[str, str]:
-    try:
-        return dict(json.loads((suite.path / "jobs.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
+    return read_json(suite.path / "jobs.json")
 
 
 def _remember(suite: SuiteFolder, run: RunSpec, job: str) -> None:

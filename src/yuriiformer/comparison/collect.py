@@ -67,8 +67,8 @@ def collect(folders: Sequence[Path], baseline: str | None = None) -> list[Compar
     if not runs:
         raise RunError(f"no run has begun in {', '.join(map(str, folders))}")
     _check_comparable(runs)
-    return [_comparison(name, group, baseline, len(groups)) for name, group in groups.items()
-            if group.arms]  # fmt: skip
+    full = [(name, group) for name, group in groups.items() if group.arms]
+    return [_comparison(name, group, baseline, len(groups)) for name, group in full]
 
 
 def _places(folder: Path) -> Iterator[RunFolder | SuiteRecord]:
@@ -175,8 +175,8 @@ def _short(value: Any) -> str:
 
 
 def _comparison(name: str | None, group: Found, baseline: str | None, groups: int) -> Comparison:
-    arms = [Arm(arm.label, arm.slug, sorted(arm.runs, key=lambda run: run.seed))
-            for arm in group.arms.values()]  # fmt: skip
+    found = group.arms.values()
+    arms = [Arm(arm.label, arm.slug, sorted(arm.runs, key=lambda run: run.seed)) for arm in found]
     wanted = baseline or group.baseline
     preset = paper_preset(find_baseline(arms, wanted).first.config)
     title = (name or "runs") if groups > 1 else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -12,7 +13,7 @@ from yuriiformer.training.display import duration
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from yuriiformer.comparison.progress import RunProgress
+    from yuriiformer.comparison.progress import RunProgress, RunState
 
 EVERY_SECONDS = 30.0  # between lines where no terminal is
 WORDS = {"elsewhere": "running elsewhere"}
@@ -54,8 +55,8 @@ class SuiteDisplay:
         elif time.monotonic() - self.said > EVERY_SECONDS:
             self.said = time.monotonic()
             active = [each for each in runs if each.state == "running"]
-            self.say("; ".join([overall(runs), *(f"{each.run.name} {each.step}/{each.run.steps}"
-                                                 for each in active)]))  # fmt: skip
+            steps = [f"{each.run.name} {each.step}/{each.run.steps}" for each in active]
+            self.say("; ".join([overall(runs), *steps]))
 
     def _changed(self, each: RunProgress) -> None:
         """A line for a run that began or ended."""
@@ -76,17 +77,16 @@ class SuiteDisplay:
 
         table = Table(title=overall(runs, self.began), title_justify="left", expand=False)
         for head in ("run", "", "step", "train", "validation", "best", "tok/s", "left"):
-            table.add_column(head, justify="left" if head in ("run", "") else "right",
-                             no_wrap=True)  # fmt: skip
+            justify: Any = "left" if head in ("run", "") else "right"
+            table.add_column(head, justify=justify, no_wrap=True)
         height = self.live.console.height - 7 if self.live is not None else 40
         for each in _most_interesting(runs, max(3, height)):
             left = each.seconds_left
-            table.add_row(
-                each.run.name, WORDS.get(each.state, each.state), f"{each.step}/{each.run.steps}",
-                _text(each.loss), _text(each.val_loss), _text(each.best),
-                "" if each.speed is None else f"{each.speed:,.0f}",
-                "" if left is None else duration(left),
-            )  # fmt: skip
+            state, steps = WORDS.get(each.state, each.state), f"{each.step}/{each.run.steps}"
+            losses = [_text(loss) for loss in (each.loss, each.val_loss, each.best)]
+            speed = "" if each.speed is None else f"{each.speed:,.0f}"
+            rest = "" if left is None else duration(left)
+            table.add_row(each.run.name, state, steps, *losses, speed, rest)
         return table
 
     def close(self) -> None:
@@ -97,18 +97,18 @@ class SuiteDisplay:
 
 def overall(runs: Sequence[RunProgress], began: float | None = None) -> str:
     """``12 of 51 runs finished, 2 running, 1 failed``."""
-    count = {state: sum(each.state == state for each in runs)
-             for state in ("finished", "running", "elsewhere", "failed")}  # fmt: skip
-    parts = [f"{count.pop('finished')} of {len(runs)} runs finished"]
-    parts += [f"{number} {WORDS.get(state, state)}" for state, number in count.items() if number]
+    count = Counter(each.state for each in runs)
+    parts = [f"{count['finished']} of {len(runs)} runs finished"]
+    others: list[RunState] = ["running", "elsewhere", "failed"]
+    parts += [f"{count[each]} {WORDS.get(each, each)}" for each in others if count[each]]
     return ", ".join(parts + ([] if began is None else _times(runs, time.monotonic() - began)))
 
 
 def _times(runs: Sequence[RunProgress], seconds: float) -> list[str]:
     """How long it took so far, and about how long it will."""
     done = sum(max(0, each.step - each.first) for each in runs if each.began)
-    left = sum(each.run.steps - each.step for each in runs
-               if each.state in ("waiting", "running"))  # fmt: skip
+    ahead = [each for each in runs if each.state in ("waiting", "running")]
+    left = sum(each.run.steps - each.step for each in ahead)
     parts = [duration(seconds)]
     return [*parts, f"about {duration(left * seconds / done)} left"] if done and left else parts
 

@@ -22,7 +22,7 @@ from yuriiformer.comparison.arms import ArmSpec, check_names
 from yuriiformer.comparison.study import Study, grown
 from yuriiformer.config import TrainConfig, differences
 from yuriiformer.errors import ConfigError, RunError
-from yuriiformer.files import write_json
+from yuriiformer.files import read_json, write_json
 from yuriiformer.runs.checkpoint import FINAL, MANIFEST
 from yuriiformer.runs.folder import RunFolder
 
@@ -122,11 +122,7 @@ class SuiteFolder:
 
     def failures(self) -> dict[str, str]:
         """Runs by name, and what their last try ended with."""
-        try:
-            data = json.loads(self.failures_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return {str(name): str(text) for name, text in data.items()}
+        return {name: str(text) for name, text in read_json(self.failures_file).items()}
 
     def note_failure(self, run: RunSpec, text: str | None) -> None:
         """Remember that a run failed, or (None) that it no longer does."""
@@ -141,8 +137,8 @@ class SuiteFolder:
         saved = self.read()
         arms = []
         for entry in saved["arms"]:
-            known = [RunSpec(entry["slug"], entry["label"], seed, self.path, 0)
-                     for seed in saved["seeds"]]  # fmt: skip
+            name, label = entry["slug"], entry["label"]
+            known = [RunSpec(name, label, seed, self.path, 0) for seed in saved["seeds"]]
             config = next((self._stored(run) for run in known if run.config_file.exists()), None)
             if config is not None:
                 rule = config.model.rule
@@ -259,10 +255,10 @@ class SuiteFolder:
         changed = differences(before, after)
         changed.pop("threads", None)  # those it was begun with are kept
         if changed:
-            words = ", ".join(f"{name} {str(old)[:40]} -> {str(new)[:40]}"
-                              for name, (old, new) in changed.items())  # fmt: skip
+            words = [f"{name} {old!s:.40} -> {new!s:.40}" for name, (old, new) in changed.items()]
             raise ConfigError(
-                f"{self.path} has an arm {run.label!r} with another configuration ({words}): give "
+                f"{self.path} has an arm {run.label!r} with another configuration "
+                f"({', '.join(words)}): give "
                 "this one another label (--arm 'LABEL: rule=...') or choose another --out"
             )
 

@@ -252,8 +252,8 @@ def numbers_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def _differs(base: Arm, arm: Arm) -> dict[str, tuple[Any, Any]]:
     one, two = numbers_of(base.first.config), numbers_of(arm.first.config)
     names = dict.fromkeys([*one, *two])
-    return {name: (one.get(name), two.get(name)) for name in names
-            if one.get(name) != two.get(name)}  # fmt: skip
+    values = {name: (one.get(name), two.get(name)) for name in names}
+    return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
 
 
 def _remarks(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
@@ -268,10 +268,12 @@ def _remarks(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
             elif run.diverged:
                 remarks.append(f"{where} ended with a loss that is not finite: it is in no mean.")
         if each.arm.differs:
-            words = ", ".join(f"{name} {_show(own)} (baseline {_show(base)})"
-                              for name, (base, own) in each.arm.differs.items())  # fmt: skip
-            remarks.append(f"{each.arm.label} differs from the baseline in more than its rule: "
-                           f"{words}.")  # fmt: skip
+            words = [
+                f"{name} {_show(own)} (baseline {_show(base)})"
+                for name, (base, own) in each.arm.differs.items()
+            ]
+            more = "differs from the baseline in more than its rule"
+            remarks.append(f"{each.arm.label} {more}: {', '.join(words)}.")
     return remarks + _about_seeds(outcomes, metric)
 
 
@@ -281,8 +283,8 @@ def _about_seeds(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
     sets = {tuple(own) for own in seeds.values() if own}
     remarks = []
     if len(sets) > 1:
-        words = "; ".join(f"{label} {', '.join(map(str, own))}" for label, own in seeds.items()
-                          if own)  # fmt: skip
+        finished = [(label, own) for label, own in seeds.items() if own]
+        words = "; ".join(f"{label} {', '.join(map(str, own))}" for label, own in finished)
         remarks.append(
             f"Arms have other seeds ({words}): compare their differences, which are over common "
             "seeds, and not their means."

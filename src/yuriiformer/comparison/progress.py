@@ -46,9 +46,8 @@ class RunProgress:
             self.speed = _number(record.get("timing", {}).get("tokens_per_second"), self.speed)
             if "val_loss" in record:
                 self.val_loss = _number(record["val_loss"], math.nan)
-                known = [loss for loss in (self.best, self.val_loss)
-                         if loss is not None and math.isfinite(loss)]  # fmt: skip
-                self.best = min(known, default=None)
+                if self.val_loss is not None and math.isfinite(self.val_loss):
+                    self.best = min(self.val_loss, math.inf if self.best is None else self.best)
 
     def end(self, state: RunState, said: str = "") -> None:
         self.look()

@@ -38,8 +38,8 @@ def count_parameters(config: ModelConfig, *, split_fused: bool = False) -> Param
     """By part, from the model itself on the meta device."""
     with torch.device("meta"):
         model = YuriiFormer(config, seed=None)
-    parts = dict.fromkeys(("token_table", "positions", "start_tables", "attention", "mlp",
-                           "norms", "coefficients"), 0)  # fmt: skip
+    names = "token_table positions start_tables attention mlp norms coefficients".split()
+    parts = dict.fromkeys(names, 0)
     for name, parameter in model.named_parameters():
         parts[_part(name, parameter.ndim)] += parameter.numel()
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)

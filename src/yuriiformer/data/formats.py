@@ -86,8 +86,8 @@ def parquet_values(array: Any, where: str, column: str) -> list[bytes | None]:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)
-            or pa.types.is_string_view(kind) or pa.types.is_null(kind)):  # fmt: skip
+    is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    if not any(check(kind) for check in (*is_text, pa.types.is_null)):
         raise DataError(f"{where}: column {column!r} holds no text but {kind}")
     values: list[bytes | None] = array.cast(pa.large_binary()).to_pylist()
     return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from yuriiformer.data.sources import Chunk, Split
@@ -38,8 +38,8 @@ class Hub:
         return total
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "hub", "name": self.name, "splits": list(self.splits),
-                "revision": self.revision, "column": self.column}  # fmt: skip
+        where = {"name": self.name, "splits": list(self.splits), "revision": self.revision}
+        return {"kind": "hub", **where, "column": self.column}
 
     def state(self) -> list[int]:
         return []  # a revision does not change
@@ -57,8 +57,8 @@ class Hub:
                     ours: Split | None = None
                     if self.own_split:
                         ours = "train" if split == "train" else "val"
-                    yield Chunk(first, len(batch), "texts", batch, self.name, before, self.column,
-                                ours, first + len(batch))  # fmt: skip
+                    chunk = Chunk(first, len(batch), "texts", batch, self.name, before, self.column)
+                    yield replace(chunk, split=ours, done=first + len(batch))
                 first, before = first + len(batch), before + len(batch)
 
     def _open(self, split: str) -> Any:

@@ -12,7 +12,7 @@ from yuriiformer.data.order import BatchOrder
 from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tales.grammar import entropy_per_story
 from yuriiformer.data.tokenizers import Tokens
-from yuriiformer.errors import DataError, YuriiError
+from yuriiformer.errors import DataError
 
 _PIECE = 2**22  # tokens counted at a time
 
@@ -97,18 +97,18 @@ def store_text(data: dict[str, Any], shown: list[str], *, context: int, sequence
     if meta:
         t, settings = meta["tokenizer"], meta["settings"]
         by_hash = f", seed {settings['seed']}, validation {100 * settings['val_fraction']:g} %"
-        lines.append(f"  tokeniser {t['name']}: {t['vocab_size']:,} tokens, padded to "
-                     f"{t['padded_vocab_size']:,}; end of text is {t['end_of_text']}")  # fmt: skip
+        sizes = f"{t['vocab_size']:,} tokens, padded to {t['padded_vocab_size']:,}"
+        lines.append(f"  tokeniser {t['name']}: {sizes}; end of text is {t['end_of_text']}")
         own = meta["split_rule"].startswith("the source's")
         lines.append(f"  split: {meta['split_rule']}{'' if own else by_hash}")
-        lines.append(f"  source: {meta['source']['kind']}; empty documents "
-                     f"{meta['empty_documents']:,}, invalid UTF-8 in "
-                     f"{meta['invalid_utf8_documents']:,}")  # fmt: skip
+        invalid = f"invalid UTF-8 in {meta['invalid_utf8_documents']:,}"
+        empty = f"empty documents {meta['empty_documents']:,}"
+        lines.append(f"  source: {meta['source']['kind']}; {empty}, {invalid}")
     else:
         lines.append("  no meta.json (nanoGPT's files): tokeniser and split are not known")
     vocabulary = data["vocabulary"]
-    lines.append(f"  {vocabulary['used']:,} of {vocabulary['size']:,} ids occur; knowing only how "
-                 f"often gives {vocabulary['unigram_entropy']:.3f} nats per token")  # fmt: skip
+    lines.append(f"  {vocabulary['used']:,} of {vocabulary['size']:,} ids occur")
+    lines.append(f"  knowing only how often: {vocabulary['unigram_entropy']:.3f} nats per token")
     if data["blocks"]:
         steps = f"{data['steps_per_epoch']:.1f} steps of {sequences} sequences per epoch"
         lines.append(f"  {data['blocks']:,} blocks of {context} tokens; {steps}")
@@ -130,8 +130,8 @@ def plot_counts(store: TokenStore, path: Path) -> None:
     """How often tokens occur, by rank, on logarithmic axes."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    if path.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise YuriiError(f"{str(path)!r}: a plot is written as .svg, .png, .pdf")
+    from yuriiformer.display.figures import save_figure  # noqa: PLC0415
+
     vocab = store.used_vocab_size
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes: Any = figure.add_subplot()
@@ -146,7 +146,4 @@ def plot_counts(store: TokenStore, path: Path) -> None:
     axes.set_title(f"Token frequencies in {store.folder.name}")
     axes.legend()
     axes.grid(alpha=0.3)
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise YuriiError(f"{str(path)!r} cannot be written: {error}") from None
+    save_figure(figure, path, dpi=150)

@@ -114,8 +114,8 @@ class Files:
 
     def describe(self) -> dict[str, Any]:
         files = [{"name": path.name, "bytes": path.stat().st_size} for path in self.paths]
-        return {"kind": "files", "files": files, "column": self.column,
-                "drop_cut_ends": self.drop_cut_ends}  # fmt: skip
+        options = {"column": self.column, "drop_cut_ends": self.drop_cut_ends}
+        return {"kind": "files", "files": files, **options}
 
     def state(self) -> list[int]:
         return [path.stat().st_mtime_ns for path in self.paths]
@@ -129,8 +129,8 @@ class Files:
                 if skip:
                     skip -= 1
                 else:
-                    yield Chunk(first, count, kind, payload, str(path), before, self.column,
-                                self.split, behind + min(size, read))  # fmt: skip
+                    chunk = Chunk(first, count, kind, payload, str(path), before, self.column)
+                    yield replace(chunk, split=self.split, done=behind + min(size, read))
                 first, before = first + count, before + count
             behind += size
 

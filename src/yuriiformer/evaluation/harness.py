@@ -12,8 +12,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_text
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
-from yuriiformer.data.tokenizers import END_OF_TEXT, Tokenizer
-from yuriiformer.errors import DataError
+from yuriiformer.data.tokenizers import END_OF_TEXT, Tokenizer, check_ids
 from yuriiformer.evaluation.scoring import (
     BATCH_TOKENS,
     Answers,
@@ -48,7 +47,7 @@ class YuriiLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         tell: Tell = lambda done, total: None,
     ) -> None:
         super().__init__()
-        check_vocabulary(model, tokenizer)
+        check_ids(model.config.real_vocab, tokenizer)
         self.model, self.words, self.tell = model, tokenizer, tell
         self.batch_tokens = batch_tokens
         self.answers = Answers(cache, model_identity(model))
@@ -172,13 +171,3 @@ class YuriiLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
             if not open_rows:
                 break
         return [postprocess_generated_text(self.words.decode(row), until, None) for row in rows]
-
-
-def check_vocabulary(model: YuriiFormer, tokenizer: Tokenizer) -> None:
-    """That a model's ids are those of the tokeniser."""
-    real = model.config.real_vocab
-    if real not in (tokenizer.vocab_size, tokenizer.padded_vocab_size):
-        raise DataError(
-            f"the model has {real} token ids, but the tokeniser {tokenizer.name} has "
-            f"{tokenizer.vocab_size}: they do not belong together"
-        )

@@ -13,15 +13,16 @@ PERCENT = ("acc", "exact_match", "f1", "em", "mcc")  # metrics that are shares
 
 def validation_text(found: Mapping[str, Any], *, judged: bool) -> str:
     """The losses; ``judged`` by a run that has a validation split of its own."""
-    name = found["rule"]
-    lines = [f"{name}, {found['checkpoint']} checkpoint, step {found['step']:,}"
-             if "step" in found else f"{name}, {found['model']}", ""]  # fmt: skip
+    what = found.get("model")
+    if "step" in found:
+        what = f"{found['checkpoint']} checkpoint, step {found['step']:,}"
+    lines = [f"{found['rule']}, {what}", ""]
     rows: list[tuple[str, ...]] = [("", "loss", "perplexity", "bits/byte", "tokens")]
     by = f"protocol ({found['eval_sequences']:,} sequences)"
     for label, part in ((by, found["protocol"]), ("exact", found["exact"])):
         bits = part.get("bits_per_byte")
-        rows.append((label, f"{part['loss']:.4f}", f"{part['perplexity']:.4g}",
-                     f"{bits:.4f}" if bits else "", f"{part['tokens']:,}"))  # fmt: skip
+        losses = f"{part['loss']:.4f}", f"{part['perplexity']:.4g}", f"{bits:.4f}" if bits else ""
+        rows.append((label, *losses, f"{part['tokens']:,}"))
     lines += aligned(rows)
     if "recorded_val_loss" in found and found["own_data"]:
         lines.append(f"the run recorded {found['recorded_val_loss']:.4f} by the protocol")

@@ -10,9 +10,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from yuriiformer.huggingface.config import YuriiFormerConfig
 from yuriiformer.huggingface.export import export_model, export_run
-from yuriiformer.huggingface.gpt2 import import_gpt2
+from yuriiformer.huggingface.importing import import_gpt2, import_nanogpt
 from yuriiformer.huggingface.model import YuriiFormerForCausalLM
-from yuriiformer.huggingface.nanogpt import import_nanogpt
 
 __all__ = [
     "YuriiFormerConfig",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,9 +12,9 @@ from typing import Any
 from safetensors import SafetensorError
 from transformers.utils import logging
 
-from yuriiformer.data.tokenizers import Tokenizer
-from yuriiformer.errors import DataError, ModelFileError, RunError
-from yuriiformer.files import replace_folder, sync
+from yuriiformer.data.tokenizers import Tokenizer, check_ids
+from yuriiformer.errors import ModelFileError, RunError
+from yuriiformer.files import read_json, replace_folder, sync
 from yuriiformer.huggingface.card import model_card
 from yuriiformer.huggingface.config import YuriiFormerConfig
 from yuriiformer.huggingface.model import YuriiFormerForCausalLM
@@ -46,12 +45,8 @@ def export_model(
     yuriiformer.huggingface``; with ``tokenizer``, ``AutoTokenizer`` its tokeniser.
     """
     model = unwrap(model)
-    real = model.config.real_vocab
-    if tokenizer and real not in (tokenizer.vocab_size, tokenizer.padded_vocab_size):
-        raise DataError(
-            f"the model has {real} token ids, but the tokeniser {tokenizer.name} has "
-            f"{tokenizer.vocab_size}: they do not belong together"
-        )
+    if tokenizer is not None:
+        check_ids(model.config.real_vocab, tokenizer)
     folder = Path(folder).resolve()  # so that a link stays a link
     if folder.exists() and not _replaceable(folder):
         raise ModelFileError(f"{folder} holds other files: export to a folder of its own")
@@ -71,10 +66,7 @@ def _replaceable(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     names = {path.name for path in folder.iterdir()}
-    try:
-        kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
-    except (OSError, ValueError, KeyError, TypeError):
-        kind = None
+    kind = read_json(folder / "config.json").get("model_type")
     return not names or (names <= FILES and kind == YuriiFormerConfig.model_type)
 
 

@@ -15,10 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from yuriiformer.display.curves import Floats
+from yuriiformer.display.curves import Floats, line_style
 from yuriiformer.display.figures import (
     INK,
-    METADATA,
     WIDTH,
     draw_line,
     label_ends,
@@ -26,10 +25,9 @@ from yuriiformer.display.figures import (
     look,
     new_figure,
     said,
+    save_figure,
     x_axis,
 )
-from yuriiformer.display.palette import line_style
-from yuriiformer.errors import RunError
 
 Data = Mapping[str, Any]
 COLUMNS = 4  # panels side by side
@@ -152,8 +150,9 @@ def _reach(data: Data) -> tuple[float, float]:
     found = []
     for axis in (0, 1):
         start = max(abs(each["path"][0][axis]) for each in data["rules"])
-        most = [np.abs(np.array(each["path"], dtype=np.float64)[:, axis]).max()
-                for each in data["rules"] if each["stopped"] is None]  # fmt: skip
+        arrived = [each["path"] for each in data["rules"] if each["stopped"] is None]
+        whole = [np.array(path, dtype=np.float64) for path in arrived]
+        most = [float(np.abs(points[:, axis]).max()) for points in whole]
         found.append(1.15 * min(1.8 * start, max([start, *most])))
     return found[0], found[1]
 
@@ -258,12 +257,5 @@ def write_lab_figures(data: Data, folder: Path, formats: Sequence[str]) -> list[
     written = []
     for name, draw in made.items():
         figure = draw(data)
-        for kind in formats:
-            path = folder / f"{name}.{kind}"
-            with look():
-                try:
-                    figure.savefig(path, dpi=150, metadata=METADATA.get(kind))
-                except OSError as error:
-                    raise RunError(f"{str(path)!r} cannot be written: {error}") from None
-            written.append(path)
+        written += [save_figure(figure, folder / f"{name}.{kind}", dpi=150) for kind in formats]
     return written

@@ -120,13 +120,12 @@ def _on_quadratic(rule: Rule, problem: Quadratic, options: QuadraticLab) -> dict
         "bias": bias,
         "bias_order": order,
         "last_distance": _short(float(to_minimum[-1])),
-        "limit": None if not bias or known is None or known.limit is None
-        else _drawn(problem, known.limit)[0],
+        "limit": _drawn(problem, limit)[0] if bias else None,
         "remarks": _remarks(rule, setup, path, known, bias, order, last),
         "gap": _numbers(problem.value(path.X)),
         "distance": _numbers(to_minimum),
         "path": _drawn(problem, path.X),
-    }  # fmt: skip
+    }
 
 
 def _bias(problem: Quadratic, known: Theory | None, size: float) -> float | None:

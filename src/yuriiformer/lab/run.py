@@ -126,11 +126,12 @@ def setting(
     if not (math.isfinite(h) and h > 0):
         raise ConfigError(f"--step-size must be a number above 0, not {h:g}")
     new |= {name: value for name, value in (given or {}).items() if name in rule.coefficients}
-    blocks = [
-        {name: new[name] if name in new else spec.value(t, steps)
-         for name, spec in rule.coefficients.items()}
-        for t in range(steps)
-    ]  # fmt: skip
+    own = {name: spec for name, spec in rule.coefficients.items() if name not in new}
+    order = list(rule.coefficients)
+    blocks = []
+    for t in range(steps):
+        values = {**new, **{name: spec.value(t, steps) for name, spec in own.items()}}
+        blocks.append({name: values[name] for name in order})
     return Setting(h, tuple(blocks))
 
 

@@ -51,9 +51,8 @@ class Sampling:
             return logits.argmax(dim=-1)
         logits = logits - logits.amax(dim=-1, keepdim=True)  # no temperature makes 0 overflow
         probabilities = torch.softmax(self._cut(logits / self.temperature), dim=-1)
-        drawn = [torch.multinomial(row, 1, generator=generator)
-                 for row, generator in zip(probabilities, generators, strict=True)]  # fmt: skip
-        return torch.cat(drawn)
+        rows = zip(probabilities, generators, strict=True)
+        return torch.cat([torch.multinomial(row, 1, generator=own) for row, own in rows])
 
     def _penalise(self, logits: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
         logits = logits.clone()

@@ -6,10 +6,7 @@ the run. Lines are means over seeds, faint bands reach from the lowest seed to t
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,6 @@ from yuriiformer.comparison.outcomes import Arm, Comparison
 from yuriiformer.display.figures import (
     DIRECT,
     INK,
-    METADATA,
     WIDTH,
     draw_band,
     draw_line,
@@ -35,14 +31,15 @@ from yuriiformer.display.figures import (
     nothing,
     pen,
     said,
+    save_figure,
     x_axis,
 )
-from yuriiformer.errors import YuriiError
 from yuriiformer.methods.lookahead import structure, without_lookahead
-from yuriiformer.report.curves import difference_curve, drawn_runs
-from yuriiformer.report.figure_parts import (
+from yuriiformer.report.curves import (
     Axis,
     across_axis,
+    difference_curve,
+    drawn_runs,
     shared_styles,
     smoothed_curves,
     time_unit,
@@ -52,6 +49,7 @@ from yuriiformer.report.results import TITLES, styles
 
 CUT = 0.1  # of the steps: what is left out at the left
 LATE = 1 / 3  # of the steps: from where Nesterov and Polyak are compared
+OTHER_AXES: tuple[Axis, ...] = ("tokens", "flops", "time")
 AXES = {"step": "training step", "tokens": "training tokens", "flops": "training FLOPs"}
 
 
@@ -144,13 +142,13 @@ def ranking(comparison: Comparison) -> Figure:
             found = comparison.primary(each)
             mean = float(found.mean or 0.0)
             if found.low is not None:
-                axes.plot([found.low, found.high], [place] * 2, color=look_of["color"], lw=2.2,
-                          solid_capstyle="butt")  # fmt: skip
+                bar = {"color": look_of["color"], "lw": 2.2, "solid_capstyle": "butt"}
+                axes.plot([found.low, found.high], [place] * 2, **bar)
             seeds = list(each.arm.values(comparison.metric).values())
             axes.plot(seeds, [place] * len(seeds), "|", color=INK, ms=7, mew=0.8, zorder=4)
             fill = look_of["color"] if each.arm.standard else "white"
-            axes.plot([mean], [place], **{**look_of, "markersize": 5, "markerfacecolor": fill},
-                      zorder=5)  # fmt: skip
+            look_of |= {"markersize": 5, "markerfacecolor": fill, "zorder": 5}
+            axes.plot([mean], [place], **look_of)
             if style[each.arm.slug] == 0:
                 axes.axvline(mean, color=INK, lw=0.8, ls=(0, (2, 2)), zorder=1)
         axes.set_yticks(range(len(ranked)), [said(each.arm.label) for each in ranked])
@@ -189,8 +187,8 @@ def nesterov_polyak(comparison: Comparison) -> Figure:
         return nothing("No pair of arms differs by Nesterov's and Polyak's momentum alone.")
     with look():
         figure = new_figure(WIDTH if len(pairs) > 1 else 4.2, 3.8)
-        grid = figure.subplots(2, len(pairs), sharex="col", squeeze=False,
-                               gridspec_kw={"height_ratios": (2, 1)})  # fmt: skip
+        heights = {"height_ratios": (2, 1)}
+        grid = figure.subplots(2, len(pairs), sharex="col", squeeze=False, gridspec_kw=heights)
         style = styles(comparison)
         lines = {}
         for column, pair in enumerate(pairs):
@@ -198,11 +196,11 @@ def nesterov_polyak(comparison: Comparison) -> Figure:
             for arm in pair:
                 runs = drawn_runs(arm)
                 steps, values = smoothed_curves(comparison, runs, "val", LATE)
+                look_of = style[arm.slug]
                 if len(steps):
                     if len(runs) > 1:
-                        draw_band(top, steps, values.min(axis=0), values.max(axis=0),
-                                  style[arm.slug])  # fmt: skip
-                    lines[arm.label] = draw_line(top, steps, values.mean(axis=0), style[arm.slug])
+                        draw_band(top, steps, values.min(axis=0), values.max(axis=0), look_of)
+                    lines[arm.label] = draw_line(top, steps, values.mean(axis=0), look_of)
             _difference_line(below, pair[0], pair[1], style[pair[0].slug], LATE)
             below.axhline(0, color=INK, lw=1.0)
             x_axis(below, AXES["step"])
@@ -252,8 +250,9 @@ def write_figures(
 
 
 def _all_of(comparison: Comparison) -> list[tuple[str, Figure]]:
-    found = [("loss-curves" + ("" if x == "step" else f"-{x}"), loss_curves(comparison, x))
-             for x in ("step", "tokens", "flops", "time")]  # fmt: skip
+    found = [("loss-curves", loss_curves(comparison))]
+    for x in OTHER_AXES:
+        found.append((f"loss-curves-{x}", loss_curves(comparison, x)))
     found += [
         ("difference", difference(comparison)),
         ("ranking", ranking(comparison)),
@@ -264,31 +263,8 @@ def _all_of(comparison: Comparison) -> list[tuple[str, Figure]]:
     return found
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without warnings of letters that the font has not (shown as boxes), and of fonts' dates."""
-    log = logging.getLogger("fontTools")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing")
-            yield
-    finally:
-        log.setLevel(level)
-
-
 def _write(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
     if is_empty(figure):
         return []
-    paths = []
-    for kind in formats:
-        path = folder / f"{name}.{kind}"
-        with look(), _quiet():
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                figure.savefig(path, dpi=200, metadata=METADATA.get(kind))
-            except (OSError, ValueError) as error:
-                raise YuriiError(f"{str(path)!r} cannot be written: {error}") from None
-        paths.append(path)
-    return paths
+    folder.mkdir(parents=True, exist_ok=True)
+    return [save_figure(figure, folder / f"{name}.{kind}", dpi=200) for kind in formats]

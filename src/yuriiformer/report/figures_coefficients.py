@@ -68,9 +68,8 @@ def end_of(arm: Arm) -> dict[str, tuple[Floats, Floats, Floats]]:
             ending: np.array([record.get(name + ending, record[name]) for record in records])
             for ending in ("", ".min", ".max")
         }
-        found[name] = (
-            rows[""].mean(axis=0), rows[".min"].min(axis=0), rows[".max"].max(axis=0)
-        )  # fmt: skip
+        low, high = rows[".min"].min(axis=0), rows[".max"].max(axis=0)
+        found[name] = (rows[""].mean(axis=0), low, high)
     return found
 
 

@@ -24,8 +24,8 @@ def headline(comparison: Comparison) -> list[str]:
         return ["Every arm has seeds that failed or diverged: nothing is claimed."]
     said = [_first(sound[0], comparison)]
     if broken:
-        said.append(f"{_names(broken)} failed or diverged with some seeds; nothing is claimed of "
-                    "their means over the others.")  # fmt: skip
+        what = "nothing is claimed of their means over the others"
+        said.append(f"{_names(broken)} failed or diverged with some seeds; {what}.")
     ranked = sound
     others = [each for each in ranked if each.arm.slug != base.slug]
     if others and comparison.baseline_finished:
@@ -82,8 +82,8 @@ def _told_apart(others: Sequence[Outcome], base: str) -> str:
     for each in tested:
         group = lower if (each.difference.mean or 0.0) < 0 else higher
         (group if _clear(each) else unclear).append(each)
-    parts = [f"{_names(group)} {_end(group)} {where} {base}" for group, where in
-             ((lower, "below"), (higher, "above")) if group]  # fmt: skip
+    groups = [(lower, "below"), (higher, "above")]
+    parts = [f"{_names(group)} {_end(group)} {where} {base}" for group, where in groups if group]
     text = "; ".join(parts) + " by more than chance explains (5 % level)." if parts else ""
     if unclear:
         least = max(each.difference.detectable or 0.0 for each in unclear)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import get_args
 
-from yuriiformer.comparison.hypotheses import Verdict
+from yuriiformer.comparison.hypotheses import Verdict, Word
 from yuriiformer.comparison.outcomes import Comparison
 from yuriiformer.report.headline import p_text
 from yuriiformer.report.results import signed
@@ -12,20 +13,20 @@ from yuriiformer.report.table import NONE, Cell, Column, ResultTable, Row
 
 TITLE = "Hypotheses"
 LATE = "late"
-COLUMNS = (
-    Column("claim", "Claim", "What was expected, written before the runs unless marked late.",
-           numeric=False),
-    Column("verdict", "Verdict", "Supported, contradicted or undecided, at the 5 % level.",
-           numeric=False),
-    Column("difference", "Difference", "First arm minus second, seed by seed: mean and its 95 % "
-           "interval (not corrected)."),
-    Column("p", "p (Holm)", "Of the claim, corrected within its family. For 'equal', the larger p "
-           "of two one-sided tests."),
-    Column("smallest", "Of interest", "The smallest difference of interest, in nats per token."),
-    Column("arms", "Arms", "Which arms are compared.", numeric=False),
-    Column("family", "Family", "The group of claims that p is corrected for.", numeric=False),
-    Column("why", "Remark", "Why it is not decided, or how it is contradicted.", numeric=False),
-)  # fmt: skip
+HELP = """
+claim | Claim | What was expected, written before the runs unless marked late.
+verdict | Verdict | Supported, contradicted or undecided, at the 5 % level.
+difference | Difference | First arm minus second, by seed: mean and 95 % interval, not corrected.
+p | p (Holm) | Of the claim, corrected within its family; for 'equal', the larger one-sided p.
+smallest | Of interest | The smallest difference of interest, in nats per token.
+arms | Arms | Which arms are compared.
+family | Family | The group of claims that p is corrected for.
+why | Remark | Why it is not decided, or how it is contradicted.
+"""
+COLUMNS = tuple(
+    Column(key, title, words, numeric=key in ("difference", "p", "smallest"))
+    for key, title, words in (line.split(" | ") for line in HELP.strip().splitlines())
+)
 
 
 def hypothesis_table(comparison: Comparison) -> ResultTable | None:
@@ -76,8 +77,8 @@ def hypothesis_lines(comparison: Comparison) -> list[str]:
         late = f" ({LATE})" if each.late else ""
         p = "" if each.p is None else f", {p_text(each.p)}"
         why = f" ({each.reason})" if each.reason else ""
-        lines.append(f"{each.verdict:<12}  {each.hypothesis.claim}{late}: "
-                     f"{difference_text(each)}{p}{why}")  # fmt: skip
+        claim = f"{each.verdict:<12}  {each.hypothesis.claim}{late}"
+        lines.append(f"{claim}: {difference_text(each)}{p}{why}")
     return lines
 
 
@@ -86,8 +87,7 @@ def hypothesis_sentence(comparison: Comparison) -> str:
     if not comparison.verdicts:
         return ""
     counts = Counter(each.verdict for each in comparison.verdicts)
-    words = [f"{counts[word]} {word}" for word in ("supported", "contradicted", "undecided")
-             if counts[word]]  # fmt: skip
+    words = [f"{counts[word]} {word}" for word in get_args(Word) if counts[word]]
     late = sum(each.late for each in comparison.verdicts)
     tail = f"; {late} came late" if late else ""
     many = len(comparison.verdicts)

@@ -26,13 +26,14 @@ from yuriiformer.report.hypotheses import hypothesis_sentence, hypothesis_table
 from yuriiformer.report.results import TITLES, result_table, styles
 from yuriiformer.runs.run import Curves, Run
 
+SCRIPTS = """report_table.js report_curves.js report_coefficients.js report_text.js
+    report.js""".split()
 PAGE = Page(
     room="report",
     body="report.html",
     styles=("report.css",),
-    scripts=("report_table.js", "report_curves.js", "report_coefficients.js", "report_text.js",
-             "report.js"),
-)  # fmt: skip
+    scripts=tuple(SCRIPTS),
+)
 SIGMAS = (0, 10, 50, 200)  # steps
 BUCKETS, SMOOTH_BUCKETS = 150, 80  # of a raw and a smoothed curve, up to four points each
 MOMENTS = 60  # of a coefficient's path
@@ -59,7 +60,7 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
         said += [prefix + text for text in (*_asked(each), *headline(each))]
         remarks += [prefix + text for text in each.remarks]
         remarks += [text for text in result_table(each).footnotes if text not in remarks]
-    page: dict[str, Any] = rounded({
+    page = {
         "title": extras.title,
         "subtitle": " · ".join(_subtitle(each) for each in comparisons),
         "made": extras.made,
@@ -68,8 +69,8 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
         "groups": [_group(each, extras.samples) for each in comparisons],
         "commands": [{"what": what, "command": text} for what, text in extras.commands],
         "data": data_facts(first),
-    })  # fmt: skip
-    return page
+    }
+    return dict(rounded(page))
 
 
 def rounded(value: Any) -> Any:
@@ -101,8 +102,8 @@ def data_facts(run: Run) -> list[list[str]]:
         ("validation tokens", data.get("val_tokens")),
         ("SHA-256 of the training tokens", data.get("train_sha256")),
     ]
-    return [[name, f"{value:,}" if isinstance(value, int) else str(value)]
-            for name, value in facts if value is not None]  # fmt: skip
+    known = [(name, value) for name, value in facts if value is not None]
+    return [[name, f"{value:,}" if isinstance(value, int) else value] for name, value in known]
 
 
 def _asked(comparison: Comparison) -> list[str]:
@@ -138,8 +139,8 @@ def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
 
 def _extra_tables(comparison: Comparison) -> list[dict[str, Any]]:
     tables = {HYPOTHESES: hypothesis_table(comparison), TITLE: downstream_table(comparison)}
-    return [{"title": title, "note": " ".join(table.footnotes), **table.to_payload()}
-            for title, table in tables.items() if table is not None]  # fmt: skip
+    made = [(title, table) for title, table in tables.items() if table is not None]
+    return [{"title": title, "note": " ".join(t.footnotes), **t.to_payload()} for title, t in made]
 
 
 def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, Any]:
@@ -169,12 +170,14 @@ def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, An
 
 
 def _run(run: Run) -> dict[str, Any]:
-    words = {"finished": "finished", "failed": f"failed: {run.failure}",
-             "unfinished": f"{run.step:,} of {run.steps:,} steps"}  # fmt: skip
+    status: str = run.status
+    text = status
+    if run.status == "unfinished":
+        status, text = "running or stopped", f"{run.step:,} of {run.steps:,} steps"
     return {
         "seed": run.seed,
-        "status": "running or stopped" if run.status == "unfinished" else run.status,
-        "status_text": words.get(run.status, run.status),
+        "status": status,
+        "status_text": f"failed: {run.failure}" if run.status == "failed" else text,
         "step": run.step,
         "steps": run.steps,
         "folder": str(run.folder),

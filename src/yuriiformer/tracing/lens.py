@@ -53,13 +53,14 @@ def logit_lens(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top:
     """
     chunk = max(1, CHUNK_ELEMENTS // model.config.vocab_size)
     starts = range(0, len(targets), chunk)
-    parts = [_look(model, [row[s : s + chunk] for row in rows], targets[s : s + chunk].cpu(), top)
-             for s in starts]  # fmt: skip
+    spans = [slice(start, start + chunk) for start in starts]
+    parts = [_look(model, [row[s] for row in rows], targets[s].cpu(), top) for s in spans]
     along = {"effective_depth": 0}  # the others are (row, token, ...)
-    return Lens(**{
-        each.name: torch.cat([getattr(part, each.name) for part in parts], along.get(each.name, 1))
-        for each in fields(Lens)
-    })  # fmt: skip
+
+    def joined(name: str) -> Tensor:
+        return torch.cat([getattr(part, name) for part in parts], along.get(name, 1))
+
+    return Lens(**{each.name: joined(each.name) for each in fields(Lens)})
 
 
 def _look(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top: int) -> Lens:

@@ -13,18 +13,17 @@ from yuriiformer.display.page import Page
 from yuriiformer.methods.drawing.equations import step_labels, unicode_equations
 from yuriiformer.methods.rule import Rule
 
-SUMMARY = (  # column, quantity by layer
-    ("loss", "lens_loss"), ("rank", "lens_rank"), ("KL", "lens_kl"), ("|X|", "norm_X"),
-    ("|V|", "norm_V"), ("moved", "step_length"), ("turned °", "turning"),
-)  # fmt: skip
+HEADS = ("loss", "rank", "KL", "|X|", "|V|", "moved", "turned °")
+QUANTITIES = "lens_loss lens_rank lens_kl norm_X norm_V step_length turning".split()
+SCRIPTS = """depth_data.js depth_lines.js depth_tokens.js depth_lens.js depth_plane.js
+    depth_curves.js depth_heads.js depth_text.js depth.js""".split()
 
 PAGE = Page(
     room="tracing",
     body="depth.html",
     styles=("depth.css",),
-    scripts=("depth_data.js", "depth_lines.js", "depth_tokens.js", "depth_lens.js",
-             "depth_plane.js", "depth_curves.js", "depth_heads.js", "depth_text.js", "depth.js"),
-)  # fmt: skip
+    scripts=tuple(SCRIPTS),
+)
 
 
 def depth_payload(
@@ -56,14 +55,14 @@ def reading() -> dict[str, str]:
 def _run(run: Mapping[str, Any], style: int) -> dict[str, Any]:
     rule = Rule.from_dict(run["rule"])
     labels = step_labels(rule)
+    sizes = f"{run['n_layer']} layers, {run['n_head']} heads, d = {run['d_model']}"
     facts = [
         ("rule", f"{rule.name}: {rule.label}"),
-        ("model", f"{run['n_layer']} layers, {run['n_head']} heads, d = {run['d_model']}, context "
-                  f"{run['context']}, oracles {run['oracles']}"),
+        ("model", f"{sizes}, context {run['context']}, oracles {run['oracles']}"),
         ("run", run["folder"]),
         ("checkpoint", f"{run['checkpoint']}, step {run['step']:,}"),
         ("weights' SHA-256", run["sha256"]),
-    ]  # fmt: skip
+    ]
     return {
         "label": run["label"],
         "style": style,
@@ -98,7 +97,7 @@ def trace_text(run: Mapping[str, Any]) -> str:
     layers = range(run["n_layer"] + 1)
     columns = [
         (head, [_mean(text["by_layer"][name][row] for text in texts) for row in layers])
-        for head, name in SUMMARY
+        for head, name in zip(HEADS, QUANTITIES, strict=True)
         if name in texts[0]["by_layer"]
     ]
     rows = [("blocks", *(head for head, _ in columns))]
@@ -112,11 +111,9 @@ def trace_text(run: Mapping[str, Any]) -> str:
     tokens = sum(len(text["tokens"]) for text in texts)
     settled = f"{fmean(depths):.1f}" if depths else "?"
     straight = f"; straightness of the trajectories {fmean(ratios):.2f}" if ratios else ""
-    return "\n".join([
-        f"{run['label']}, {run['checkpoint']} checkpoint, step {run['step']:,}: {_tokens(tokens)}",
-        "", *aligned(rows), "",
-        f"mean effective depth {settled} of {run['n_layer']} blocks{straight}",
-    ])  # fmt: skip
+    name = f"{run['label']}, {run['checkpoint']} checkpoint, step {run['step']:,}"
+    depth = f"mean effective depth {settled} of {run['n_layer']} blocks{straight}"
+    return "\n".join([f"{name}: {_tokens(tokens)}", "", *aligned(rows), "", depth])
 
 
 def _tokens(count: int) -> str:

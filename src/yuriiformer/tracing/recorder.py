@@ -31,10 +31,8 @@ from yuriiformer.model.model import YuriiFormer
 from yuriiformer.tracing.lens import Lens, logit_lens
 from yuriiformer.tracing.paths import Principal, angle, cosine, principal, travel
 
-BY_STEP = (
-    "norm", "argument_norm", "cosine_before", "cosine_velocity", "cosine_state", "length",
-    "turning", "entropy", "log_partition", "potential",
-)  # fmt: skip
+BY_STEP = """norm argument_norm cosine_before cosine_velocity cosine_state length turning entropy
+    log_partition potential""".split()
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ def _refuse(
     """A run whose fields changed, unless they may."""
     unwanted = [name for name in changes if name not in allow_changed]
     if unwanted:
-        words = ", ".join(f"{name} {_show(changes[name][0])} -> {_show(changes[name][1])}"
-                          for name in unwanted)  # fmt: skip
+        pairs = [(name, *map(_show, changes[name])) for name in unwanted]
+        words = ", ".join(f"{name} {before} -> {after}" for name, before, after in pairs)
         raise RunError(
             f"{folder.path} was begun with another configuration: {words}. Give the same, or allow "
             f"it with --allow-changed {' '.join(unwanted)}"

@@ -5,19 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 
+from yuriiformer.display.figures import INK, save_figure
 from yuriiformer.errors import YuriiError
 from yuriiformer.methods.drawing.layout import Arrow, Box, Diagram, Mark, lay_out, oracle_of
 from yuriiformer.methods.rule import Rule
 
-FORMATS = (".svg", ".png", ".pdf")
 SPACING = 1.35  # between lanes
 RADIUS = 0.14  # of a ⊕
-INK = "#222222"
-STREAM_COLOURS = {"X": "#222222", "V": "#0072B2"}  # Okabe and Ito's palette: safe for all eyes
+STREAM_COLOURS = {"X": INK, "V": "#0072B2"}  # Okabe and Ito's palette: safe for all eyes
 OTHER_STREAM = "#AA5A88"
 FILL = {
     "attn": "#F6C98F",
@@ -31,20 +29,9 @@ FILL = {
 def draw_rule(rule: Rule, path: str | Path) -> Path:
     """Write the block's diagram; the ending of the path says in which format."""
     path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise YuriiError(f"{str(path)!r}: a diagram is written as {', '.join(FORMATS)}")
     if not path.parent.is_dir():
         raise YuriiError(f"{str(path)!r}: no folder {str(path.parent)!r}; make it first")
-    # A fixed salt and no date: the same rule gives the same bytes.
-    with mpl.rc_context({"mathtext.fontset": "cm", "svg.hashsalt": "yuriiformer"}):
-        figure = draw(lay_out(rule))
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-        kind = path.suffix.lower()
-        try:
-            figure.savefig(path, dpi=200, bbox_inches="tight", metadata=metadata.get(kind))
-        except OSError as error:
-            raise YuriiError(f"{str(path)!r} cannot be written: {error}") from None
-    return path
+    return save_figure(draw(lay_out(rule)), path, dpi=200, bbox_inches="tight")
 
 
 def draw(diagram: Diagram) -> Figure:
@@ -118,9 +105,9 @@ class _Painter:
             self.small_box(end - right * 0.58, y, arrow.via, FILL["unit"])
             near -= right * 0.58
         if arrow.label:
-            self.axes.text(near, y - 0.09, _math(arrow.label), ha="center", va="bottom",
-                           fontsize=11, color=INK, zorder=7,
-                           bbox={"fc": "white", "ec": "none", "pad": 0.3})  # fmt: skip
+            look = {"va": "bottom", "color": INK, "zorder": 7}
+            paper = {"fc": "white", "ec": "none", "pad": 0.3}
+            self.write(near, y - 0.09, _math(arrow.label), 11, bbox=paper, **look)
 
     def tip(self, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
         style = {"arrowstyle": "-|>", "color": colour, "lw": 1.4, "shrinkA": 0, "shrinkB": 0}
@@ -132,13 +119,10 @@ class _Painter:
         if box.kind in ("attn", "mlp"):
             self.tip((x, box.row - 0.3), (x, box.row), INK)
             self.rounded(x - 0.5 * width, box.row, width, 0.42, FILL["unit"])
-            self.axes.text(x, box.row + 0.22, "LN", ha="center", va="center", fontsize=9, zorder=8)
-            self.axes.text(
-                x, box.row + 0.8, box.label, ha="center", va="center", fontsize=12, zorder=8
-            )
+            self.write(x, box.row + 0.22, "LN", 9)
+            self.write(x, box.row + 0.8, box.label, 12)
         else:
-            self.axes.text(x, box.row + 0.5 * box.height, _math(box.label), ha="center",
-                           va="center", fontsize=11, zorder=8)  # fmt: skip
+            self.write(x, box.row + 0.5 * box.height, _math(box.label), 11)
 
     def mark(self, mark: Mark) -> None:
         x = self.x[mark.lane]
@@ -152,21 +136,24 @@ class _Painter:
         elif mark.kind == "gain":
             self.small_box(x, mark.row, mark.label, "white")
         elif mark.kind == "tag":
-            self.axes.text(x + 0.1, mark.row, _math(mark.label), va="center", fontsize=10,
-                           color=self.colour(mark.lane), zorder=8)  # fmt: skip
+            colour = self.colour(mark.lane)
+            self.write(x + 0.1, mark.row, _math(mark.label), 10, ha="left", color=colour)
         else:
-            self.axes.text(x, mark.row, _math(mark.label), ha="center", va="center", fontsize=15,
-                           color=self.colour(mark.lane), zorder=8)  # fmt: skip
+            self.write(x, mark.row, _math(mark.label), 15, color=self.colour(mark.lane))
 
     def small_box(self, x: float, y: float, label: str, colour: str) -> None:
         width = 0.34 + 0.085 * max(0, _length(label) - 2)
         self.rounded(x - 0.5 * width, y - 0.19, width, 0.38, colour)
-        self.axes.text(x, y, _math(label), ha="center", va="center", fontsize=10, zorder=8)
+        self.write(x, y, _math(label), 10)
 
     def rounded(self, x: float, y: float, width: float, height: float, colour: str) -> None:
-        patch = FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.09",
-                               fc=colour, ec=INK, lw=1.1, zorder=7)  # fmt: skip
-        self.axes.add_patch(patch)
+        look: dict[str, Any] = {"ec": INK, "lw": 1.1, "zorder": 7}
+        look["boxstyle"] = "round,pad=0,rounding_size=0.09"
+        self.axes.add_patch(FancyBboxPatch((x, y), width, height, fc=colour, **look))
+
+    def write(self, x: float, y: float, text: str, size: int, **options: Any) -> None:
+        usual = {"ha": "center", "va": "center", "zorder": 8}
+        self.axes.text(x, y, text, fontsize=size, **{**usual, **options})
 
 
 def _box_width(box: Box) -> float:

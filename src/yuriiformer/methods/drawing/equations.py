@@ -16,11 +16,19 @@ from yuriiformer.methods.passes import Query
 from yuriiformer.methods.rule import Rule
 from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number
 
-GREEK = {
-    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "eps": "ε", "zeta": "ζ", "eta": "η",
-    "theta": "θ", "kappa": "κ", "lam": "λ", "mu": "μ", "nu": "ν", "xi": "ξ", "rho": "ρ",
-    "sigma": "σ", "tau": "τ", "phi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω",
-}  # fmt: skip
+
+def _pairs(text: str) -> dict[str, str]:
+    """A table written as one line: every other word is what the one before it becomes."""
+    words = text.split()
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+GREEK = _pairs("""alpha α beta β gamma γ delta δ eps ε zeta ζ eta η theta θ kappa κ lam λ mu μ nu ν
+    xi ξ rho ρ sigma σ tau τ phi φ chi χ psi ψ omega ω""")
+FUNCTIONS = _pairs("""attn Attnₜ mlp MLPₜ norm LNᵥ unit LN sqrt √ maximum max minimum min
+    sigmoid σ""")
+LATEX_FUNCTIONS = _pairs(r"""attn \mathsf{Attn}_t mlp \mathsf{MLP}_t norm \mathrm{LN}_v
+    unit \mathrm{LN} maximum \max minimum \min sigmoid \sigma exp \exp log \log tanh \tanh""")
 LATEX_GREEK = {"eps": "varepsilon", "lam": "lambda"}
 FRACTIONS = {  # numbers that are written as such
     0.25: ("¼", r"\tfrac{1}{4}"),
@@ -169,9 +177,7 @@ class Writer:
             return f"|{inside}|"
         if function == "square":
             return f"({inside})²"
-        names = {"attn": "Attnₜ", "mlp": "MLPₜ", "norm": "LNᵥ", "unit": "LN", "sqrt": "√",
-                 "maximum": "max", "minimum": "min", "sigmoid": "σ"}  # fmt: skip
-        return f"{names.get(function, function)}({inside})"
+        return f"{FUNCTIONS.get(function, function)}({inside})"
 
 
 class LatexWriter(Writer):
@@ -205,13 +211,7 @@ class LatexWriter(Writer):
             return rf"\left|{inside}\right|"
         if function == "square":
             return rf"\left({inside}\right)^2"
-        names = {
-            "attn": r"\mathsf{Attn}_t", "mlp": r"\mathsf{MLP}_t",
-            "norm": r"\mathrm{LN}_v", "unit": r"\mathrm{LN}",
-            "maximum": r"\max", "minimum": r"\min", "sigmoid": r"\sigma",
-            "exp": r"\exp", "log": r"\log", "tanh": r"\tanh",
-        }  # fmt: skip
-        name = names.get(function, rf"\mathrm{{{function}}}")
+        name = LATEX_FUNCTIONS.get(function, rf"\mathrm{{{function}}}")
         return rf"{name}\!\left({inside}\right)"
 
 

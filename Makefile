@@ -7,6 +7,9 @@ OUT    ?= demo
 JOBS   ?= 2
 DEMO_JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(2, os.cpu_count() or 1))')
 
+# Else every worker and every process of a test would compile the package again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help install test test-slow lint format demo bench pictures constraints clean
 

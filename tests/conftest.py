@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker("drawn")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def need_tool():
     """A program of the system: skipped where it is missing, but never in CI."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from yuriiformer.display.page import write_page
 from yuriiformer.report.payload import PAGE as REPORT
@@ -14,32 +13,43 @@ PAGES = {"report": REPORT, "depth": DEPTH}
 READY = "html[data-ready=true]"
 
 
+@pytest.fixture(scope="module")
+def browser(need_tool):
+    """One for all tests of a file; each opens its pages in contexts of its own."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = need_tool("chromium")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
 @pytest.fixture
-def open_page(need_tool, tmp_path):
+def open_page(browser, tmp_path):
     """Open a payload's page; at the end no error may have been reported."""
-    chromium, troubles = need_tool("chromium"), []
+    troubles, contexts = [], []
 
     def note(message):
         if message.type in {"error", "warning"}:
             troubles.append(message.text)
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    def open_(payload, width=1200, kind="report", **options):
+        write_page(PAGES[kind], payload, tmp_path / f"{kind}.html")
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        context.set_offline(True)
+        page = context.new_page()
+        page.on("console", note)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda request: _is_local(request.url, troubles))
+        page.goto((tmp_path / f"{kind}.html").as_uri())
+        page.wait_for_selector(READY, state="attached")
+        return page
 
-        def open_(payload, width=1200, kind="report", **options):
-            write_page(PAGES[kind], payload, tmp_path / f"{kind}.html")
-            context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-            context.set_offline(True)
-            page = context.new_page()
-            page.on("console", note)
-            page.on("pageerror", lambda error: troubles.append(str(error)))
-            page.on("request", lambda request: _is_local(request.url, troubles))
-            page.goto((tmp_path / f"{kind}.html").as_uri())
-            page.wait_for_selector(READY, state="attached")
-            return page
-
-        yield open_
-        browser.close()
+    yield open_
+    for context in contexts:
+        context.close()
     assert troubles == []
 
 

@@ -12,6 +12,7 @@ import torch
 import zstandard
 
 import yuriiformer as yf
+from tests.launcher import warm_suites
 from tests.methods.worlds import World
 from tests.model.tiny import memorise, tiny, tokens
 from yuriiformer.data.tales import grammar as tales
@@ -142,8 +143,9 @@ def run_commands(lines: list[str]) -> None:
     words = [shlex.split(line, comments=True) for line in lines if line.startswith("yurii ")]
     commands = [command[1:] for command in words]
     assert commands
-    for command in commands:
-        assert main(command) == 0, command
+    with warm_suites():
+        for command in commands:
+            assert main(command) == 0, command
 
 
 def test_python_on_the_readme(tmp_path, monkeypatch):

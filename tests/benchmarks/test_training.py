@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -27,12 +28,22 @@ def figures(tmp_path: Path, name: str, *flags: str) -> dict[str, Any]:
     return json.loads(out.read_text(encoding="utf-8"))
 
 
+def figures_here(tmp_path: Path, monkeypatch, capsys, name: str, *flags: str) -> dict[str, Any]:
+    """The same in this process, which has imported torch already."""
+    out = tmp_path / "figures.json"
+    monkeypatch.setattr(sys, "argv", [name, *flags, "--json", str(out)])
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    runpy.run_path(str(BENCHMARKS / name), run_name="__main__")
+    assert capsys.readouterr().out
+    return json.loads(out.read_text(encoding="utf-8"))
+
+
 def all_positive(values: dict[str, dict[str, float]], kinds: set[str]) -> bool:
     return all(set(each) >= kinds and min(each.values()) > 0 for each in values.values())
 
 
-def test_muon(tmp_path):
-    found = figures(tmp_path, "muon.py", "--quick")
+def test_muon(tmp_path, monkeypatch, capsys):
+    found = figures_here(tmp_path, monkeypatch, capsys, "muon.py", "--quick")
     assert len(found["matrices"]) == 4 * found["layers"]
     assert found["torch / ours"].keys() == {"median", "best"}
     assert all_positive(found["seconds"], {"median", "best", "rounds"})
@@ -42,9 +53,9 @@ def test_muon(tmp_path):
     assert near["ours / float64"]["largest_relative_difference"] < 1e-4
 
 
-def test_training_step(tmp_path):
+def test_training_step(tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers")
-    found = figures(tmp_path, "training_step.py", "--quick")
+    found = figures_here(tmp_path, monkeypatch, capsys, "training_step.py", "--quick")
     small, large = found["speed"]
     assert small["size"]["vocab"] < large["size"]["vocab"]
     for part in (small, large):
@@ -91,8 +102,8 @@ def test_gpu_smoke_reports_a_failure_and_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_generation(tmp_path):
-    found = figures(tmp_path, "generation.py", "--quick")
+def test_generation(tmp_path, monkeypatch, capsys):
+    found = figures_here(tmp_path, monkeypatch, capsys, "generation.py", "--quick")
     assert min(found["tokens_per_second"].values()) > 0
     assert set(found["ratios"]) == {
         "gd / hf gpt2", "nesterov / hf gpt2", "cache / no cache", "time of nesterov / gd"

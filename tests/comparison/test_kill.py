@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.comparison.suites import command, results, run
+from tests.launcher import Warm, yurii
 
 pytestmark = pytest.mark.slow
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter")
@@ -31,7 +32,7 @@ def records(suite: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in suite.glob("runs/*/*/metrics.jsonl"))
 
 
-def until(process: subprocess.Popen[bytes], suite: Path, more: int) -> None:
+def until(process: Warm, suite: Path, more: int) -> None:
     """Wait until the suite's runs have written so many records more, or it has ended."""
     first, deadline = records(suite), time.monotonic() + 200
     while process.poll() is None and records(suite) < first + more:
@@ -41,13 +42,14 @@ def until(process: subprocess.Popen[bytes], suite: Path, more: int) -> None:
 
 def test_killed_and_started_again(tmp_path):
     """Alone, or together with its runs."""
-    whole = run(command(tmp_path / "whole", *MORE, steps=STEPS, rules=RULES))
+    whole = yurii(command(tmp_path / "whole", *MORE, steps=STEPS, rules=RULES))
     assert whole.returncode == 0, whole.stderr
     chance, out = random.Random(0), tmp_path / "killed"
     kills = {"suite": 0, "everything": 0}
     for attempt in range(100):
         words = command(out, *MORE, steps=STEPS, rules=RULES)
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with (tmp_path / "log").open("ab") as log:
+            process = Warm(words, stdout=log, stderr=log, env=os.environ)
         until(process, out, chance.randrange(8, 30))
         if process.poll() is not None:
             assert process.returncode == 0
@@ -86,7 +88,7 @@ def test_runs_end_with_a_suite_that_is_killed(tmp_path):
 
 
 def test_all_the_papers_rules_in_one_suite(tmp_path):
-    done = run(command(tmp_path / "s", "--jobs", "2", "--rules", "paper", steps=12), timeout=900)
+    done = yurii(command(tmp_path / "s", "--jobs", "2", "--rules", "paper", steps=12))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "17 of 17 runs finished" in done.stdout
 
@@ -100,7 +102,7 @@ def test_the_local_executor_of_submitit(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 of 2 runs finished" in done.stdout
     assert list((out / "jobs").glob("*_submitted.pkl"))
-    plain = run(command(tmp_path / "plain", "--jobs", "2", rules=RULES))
+    plain = yurii(command(tmp_path / "plain", "--jobs", "2", rules=RULES))
     assert plain.returncode == 0
     assert results(out) == results(tmp_path / "plain")
     bad = "bad: rule=gd-lie-trotter muon_lr=1e30 adamw_lr=1e30 clip=0 warmup=0"

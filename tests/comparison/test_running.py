@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from tests.comparison.suites import command, definition, results, run
+from tests.comparison.suites import command, definition, results
 from tests.launcher import yurii
 from tests.training.runs import tales
 from yuriiformer.comparison.display import SuiteDisplay, overall
@@ -29,7 +29,7 @@ EXPLODES = (
 def finished(tmp_path_factory):
     """A suite of two rules and one seed, run once."""
     out = tmp_path_factory.mktemp("suite") / "s"
-    done = run(command(out, "--jobs", "2", rules=RULES))
+    done = yurii(command(out, "--jobs", "2", rules=RULES))
     assert done.returncode == 0, done.stderr
     return out, done
 

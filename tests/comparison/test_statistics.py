@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
+from tests.later import Later
 from yuriiformer.comparison.statistics import detectable, holm, paired, summary
+
+stats = Later("scipy.stats")
 
 
 def by_seed(values):

@@ -24,8 +24,15 @@ from yuriiformer.training.corpus import fill_vocabulary
 from yuriiformer.training.session import train
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("rule", ["gd-lie-trotter", "nesterov-lie-trotter", "verlet-ama"])
+@pytest.mark.parametrize(
+    ("rule", "recompute"),
+    [
+        ("gd-lie-trotter", False),
+        ("nesterov-lie-trotter", True),
+        ("verlet-ama", False),
+        ("verlet-ama", True),
+    ],
+)
 def test_every_place_says_the_same(tmp_path, capsys, rule, recompute):
     """Training, its configuration file, the report, the planner, ``--dry-run`` and the model."""
     store = yf.TokenStore.open(tales())

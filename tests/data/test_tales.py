@@ -17,7 +17,7 @@ from yuriiformer.data.tales.tree import Choice, Draw, Use
 from yuriiformer.data.tales.words import POOLS
 from yuriiformer.errors import YuriiError
 
-COUNT = 10_000
+COUNT, FEW = 10_000, 4_000  # stories told, and of them those that are looked into
 END = "<|endoftext|>"
 THINGS = ("hero", "friend", "thing", "gift", "dish", "young", "crop", "project", "racer", "prize")
 
@@ -29,7 +29,7 @@ def told():
 
 @pytest.fixture(scope="module")
 def readers(told):
-    return [tales._read(text) for text, _ in told]
+    return [tales._read(text) for text, _ in told[:FEW]]
 
 
 @pytest.fixture(scope="module")
@@ -181,13 +181,13 @@ def test_slots_are_drawn_once_before_use_and_apart_from_their_pool():
 
 
 def test_reading_gives_back_the_choices_and_nats(told, readers):
-    for index, ((_, cost), reader) in enumerate(zip(told, readers, strict=True)):
+    for index, ((_, cost), reader) in enumerate(zip(told[:FEW], readers, strict=True)):
         assert reader.picks == tales.choices_made(0, index)
         assert abs(math.fsum(reader.costs) - cost) < 1e-9
     for (text, cost), reader in zip(told[:300], readers, strict=False):
         assert tales.choices(text) == reader.picks
         assert abs(tales.nats(text) - cost) < 1e-9
-    assert len({text for text, _ in told}) == len({tuple(reader.picks) for reader in readers})
+    assert len({text for text, _ in told[:FEW]}) == len({tuple(reader.picks) for reader in readers})
 
 
 @pytest.mark.parametrize("text", ["", "some other text", tales.story(0, 0) + " ", END])
@@ -252,9 +252,9 @@ def near_duplicates(texts, least=0.7):
 
 
 def test_few_near_duplicates(told):
-    share = len(near_duplicates([text for text, _ in told])) / COUNT
-    print(f"near-duplicates: {share:.2%} of {COUNT}")
-    assert share < 0.01
+    share = len(near_duplicates([text for text, _ in told[:FEW]])) / FEW
+    print(f"near-duplicates: {share:.2%} of {FEW}")
+    assert share < 0.004  # 1% of 10,000, for with more stories there are more alike
 
 
 def test_planted_near_duplicates_are_found():
@@ -303,7 +303,7 @@ def test_only_the_cast_is_named(told, read):
     """Names are remembered: no other child or relative turns up."""
     names = {word[0] for word in POOLS["names"].words}
     kin = {word[0].split()[-1] for word in POOLS["kin"].words}
-    for (text, _), picks in zip(told, read, strict=True):
+    for (text, _), picks in zip(told[:FEW], read, strict=True):
         who = cast(picks)
         assert who["hero"] != who["friend"]
         said = {word.removesuffix("'s") for word in words_of(text)}
@@ -313,7 +313,7 @@ def test_only_the_cast_is_named(told, read):
 
 def test_things_are_mentioned_again(told, read):
     """What a story introduces matters later: it comes up at least twice."""
-    for (text, _), picks in zip(told, read, strict=True):
+    for (text, _), picks in zip(told[:FEW], read, strict=True):
         who = cast(picks)
         for slot in THINGS:
             if slot in who:

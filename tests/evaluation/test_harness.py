@@ -249,14 +249,14 @@ def recorded(lm, spec: TaskSpec, limit: int):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["hellaswag@10", "hellaswag@0", "arc_easy@25", "arc_easy@0"])
 def test_equal_to_the_harness_own_model_of_the_exported_folder(task, tmp_path):
-    check_equal(task, *exported_pair(tmp_path / "exported"))
+    check_equal(task, *exported_pair(tmp_path / "exported"), items=100)
 
 
 @needs_tasks
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["hellaswag@0", "arc_easy@25"])
 def test_equal_to_hugging_face_gpt2(task):
-    check_equal(task, *gpt2_pair(), items=60)  # the other pair is compared on 200
+    check_equal(task, *gpt2_pair(), items=60)  # the other pair is compared on 100
 
 
 def check_equal(task: str, ours: YuriiLM, theirs, items: int = 200) -> None:

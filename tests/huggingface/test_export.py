@@ -11,18 +11,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 import yuriiformer as yf
 from tests.data.shared import STORIES, WEB, needs_stories, needs_web
+from tests.later import Later
 from tests.model.tiny import tiny, unsettle
 from tests.training.corpora import tales as small_words
 from tests.training.runs import small, tales
 from yuriiformer.cli import export as command
 from yuriiformer.data.tokenizers import END_OF_TEXT, TrainedBPE, load_tokenizer
 from yuriiformer.errors import DataError, ModelFileError, RunError, YuriiError
-from yuriiformer.huggingface import YuriiFormerForCausalLM, export_model, export_run
-from yuriiformer.huggingface.tokens import fast_tokenizer
+
+ours, transformers = Later("yuriiformer.huggingface"), Later("transformers")
+tokens = Later("yuriiformer.huggingface.tokens")
 
 FRESH = """
 import sys, torch
@@ -52,8 +53,8 @@ def words() -> TrainedBPE:
 
 
 def fast(tokenizer, folder):
-    fast_tokenizer(tokenizer, 10_000).save_pretrained(folder)
-    return AutoTokenizer.from_pretrained(folder)
+    tokens.fast_tokenizer(tokenizer, 10_000).save_pretrained(folder)
+    return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ def test_tokens_of_real_text(pairs):
 )
 def test_a_fresh_process(rule, oracles, tmp_path):
     model = unsettle(tiny(rule, oracles, vocab_size=320, valid_vocab=257, context=64)).eval()
-    export_model(model, tmp_path / "out", load_tokenizer("bytes"))
+    ours.export_model(model, tmp_path / "out", load_tokenizer("bytes"))
     arguments = [str(tmp_path / "out"), "Once upon ä time", str(tmp_path / "found")]
     subprocess.run(
         [sys.executable, "-c", FRESH, *arguments],
@@ -126,10 +127,10 @@ def test_a_run(tmp_path, capsys):
         command.run([str(tmp_path / "run"), str(out), "--checkpoint", name])
         assert capsys.readouterr().out == f"{out}\n"
         weights = yf.load_model(tmp_path / "run" / "checkpoints" / name).state_dict()
-        found = YuriiFormerForCausalLM.from_pretrained(out)
+        found = ours.YuriiFormerForCausalLM.from_pretrained(out)
         assert all(torch.equal(weights[n], t) for n, t in found.model.state_dict().items())
         assert found.generation_config.eos_token_id == found.config.eos_token_id == 256
-    assert AutoTokenizer.from_pretrained(out)("cat")["input_ids"] == [99, 97, 116]
+    assert transformers.AutoTokenizer.from_pretrained(out)("cat")["input_ids"] == [99, 97, 116]
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "nesterov-lie-trotter" in card
     assert yf.rules["nesterov-lie-trotter"].equations in card
@@ -141,18 +142,18 @@ def test_a_trained_tokeniser(tmp_path):
     """It lies with the data: they may move, but must be found."""
     data = small_words(300, 300)
     yf.train(small(steps=1), data, tmp_path / "run")
-    assert export_run(tmp_path / "run", tmp_path / "out").name == "bpe:300"
+    assert ours.export_run(tmp_path / "run", tmp_path / "out").name == "bpe:300"
     text = "Once upon a time"
     own = yf.TokenStore.open(data).tokenizer().encode_batch([text])[0].tolist()
-    assert AutoTokenizer.from_pretrained(tmp_path / "out")(text)["input_ids"] == own
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "out")(text)["input_ids"] == own
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     config["data"]["folder"] = "/gone"
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     with pytest.raises(DataError, match=r"are not in /gone: say where with --data"):
-        export_run(tmp_path / "run", tmp_path / "out")
-    export_run(tmp_path / "run", tmp_path / "out", data=data)
+        ours.export_run(tmp_path / "run", tmp_path / "out")
+    ours.export_run(tmp_path / "run", tmp_path / "out", data=data)
     with pytest.raises(DataError, match="does not hold the data that"):
-        export_run(tmp_path / "run", tmp_path / "out", data=tales())
+        ours.export_run(tmp_path / "run", tmp_path / "out", data=tales())
 
 
 def test_runs_that_cannot_be_exported(tmp_path):
@@ -160,7 +161,7 @@ def test_runs_that_cannot_be_exported(tmp_path):
         command.run([str(tmp_path), str(tmp_path / "out")])
     yf.train(small(steps=1, eval_every=1), tales(), tmp_path / "run")
     with pytest.raises(RunError, match="no checkpoint 'newest': use best"):
-        export_run(tmp_path / "run", tmp_path / "out", "newest")
+        ours.export_run(tmp_path / "run", tmp_path / "out", "newest")
     (tmp_path / "run" / "checkpoints" / "best").rename(tmp_path / "aside")
     with pytest.raises(RunError, match="no checkpoint 'best'; it has final, last"):
         command.run([str(tmp_path / "run"), str(tmp_path / "out")])
@@ -174,7 +175,7 @@ def test_runs_that_cannot_be_exported(tmp_path):
 @pytest.mark.parametrize("name", [None, "bytes"])
 def test_the_card_can_be_followed(name, tmp_path, capsys):
     model = tiny(vocab_size=320, valid_vocab=257, context=24)
-    export_model(model, tmp_path / "out", name and load_tokenizer(name))
+    ours.export_model(model, tmp_path / "out", name and load_tokenizer(name))
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     code = card.split("```python\n")[1].split("```")[0]
     exec(code.replace("FOLDER", str(tmp_path / "out")), {})
@@ -185,8 +186,8 @@ def test_the_card_can_be_followed(name, tmp_path, capsys):
 def test_folders(tmp_path, monkeypatch):
     one, two = tiny(seed=1), tiny(seed=2)
     out = tmp_path / "out"
-    export_model(one, out)
-    export_model(two, out)  # its own may be replaced
+    ours.export_model(one, out)
+    ours.export_model(two, out)  # its own may be replaced
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     assert "tokenizer.json" not in before
 
@@ -196,12 +197,12 @@ def test_folders(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("yuriiformer.huggingface.export.model_card", fail)
         with pytest.raises(ModelFileError, match="the disk is full"):
-            export_model(one, out)
+            ours.export_model(one, out)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (out / "thesis.tex").write_text("years of work")
     for folder in (out, out / "thesis.tex"):
         with pytest.raises(ModelFileError, match="holds other files"):
-            export_model(one, folder)
+            ours.export_model(one, folder)
     with pytest.raises(DataError, match="29 token ids, but the tokeniser gpt2 has 50257"):
-        export_model(one, tmp_path / "new", load_tokenizer("gpt2"))
+        ours.export_model(one, tmp_path / "new", load_tokenizer("gpt2"))

@@ -9,13 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-from transformers import GPT2Config, GPT2LMHeadModel
 
 import yuriiformer as yf
+from tests.later import Later
 from yuriiformer.cli import importing as command
 from yuriiformer.errors import ModelFileError, YuriiError
-from yuriiformer.huggingface import import_gpt2, import_nanogpt
 from yuriiformer.methods.catalog import BASELINE
+
+ours, transformers = Later("yuriiformer.huggingface"), Later("transformers")
 
 SIZES = {"n_layer": 2, "n_head": 4, "n_embd": 32, "vocab_size": 101}
 IDS = torch.randint(101, (3, 12), generator=torch.Generator().manual_seed(0))
@@ -24,7 +25,9 @@ IDS = torch.randint(101, (3, 12), generator=torch.Generator().manual_seed(0))
 def gpt2(**options):
     """Randomly initialised, every bias and gain moved away from where it starts."""
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(**SIZES, n_positions=40, **options)).eval()
+    model = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(**SIZES, n_positions=40, **options)
+    ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -63,7 +66,7 @@ def test_older_files(tmp_path):
     (tmp_path / "model.safetensors").unlink()
     torch.save(short, tmp_path / "pytorch_model.bin")
     with torch.no_grad():
-        logits = import_gpt2(tmp_path)(IDS)
+        logits = ours.import_gpt2(tmp_path)(IDS)
         torch.testing.assert_close(logits, theirs(IDS).logits, rtol=0, atol=1e-5)
 
 
@@ -90,32 +93,32 @@ def test_folders_that_are_something_else(change, words, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(YuriiError, match=words) as error:
-        import_gpt2(tmp_path)
+        ours.import_gpt2(tmp_path)
     assert "\n" not in str(error.value)
 
 
 def test_damaged_folders(tmp_path):
     with pytest.raises(ModelFileError, match=r"it has no config\.json"):
-        import_gpt2(tmp_path)
+        ours.import_gpt2(tmp_path)
     gpt2().save_pretrained(tmp_path)
     weights = tmp_path / "model.safetensors"
     tensors = load_file(weights)
     head = tensors["transformer.wte.weight"] + 1
     save_file({**tensors, "lm_head.weight": head}, weights)
     with pytest.raises(ModelFileError, match="output projection is not the token table"):
-        import_gpt2(tmp_path)
+        ours.import_gpt2(tmp_path)
     weights.write_bytes(b"not weights")
     with pytest.raises(ModelFileError, match="not a safetensors file"):
-        import_gpt2(tmp_path)
+        ours.import_gpt2(tmp_path)
     weights.unlink()
     with pytest.raises(ModelFileError, match=r"has no model.safetensors and no pytorch_model.bin"):
-        import_gpt2(tmp_path)
+        ours.import_gpt2(tmp_path)
     torch.save([1, 2], tmp_path / "pytorch_model.bin")
     with pytest.raises(ModelFileError, match="not a table of tensors"):
-        import_gpt2(tmp_path)
+        ours.import_gpt2(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ModelFileError, match=r"config.json is damaged"):
-        import_gpt2(tmp_path)
+        ours.import_gpt2(tmp_path)
     with pytest.raises(ModelFileError, match="there is no"):
         command.run([str(tmp_path / "gone"), str(tmp_path / "out")])
 
@@ -193,7 +196,7 @@ def test_nanogpt(bias, compiled, tmp_path):
 
 def test_nanogpts_padded_vocabulary(tmp_path):
     torch.save(nanogpt(bias=False, vocabulary=50304), tmp_path / "ckpt.pt")
-    config = import_nanogpt(tmp_path / "ckpt.pt").config
+    config = ours.import_nanogpt(tmp_path / "ckpt.pt").config
     assert (config.vocab_size, config.valid_vocab) == (50304, 50257)
 
 
@@ -216,7 +219,7 @@ def test_nothing_is_executed(tmp_path):
     (tmp_path / "gpt2" / "model.safetensors").unlink()
     torch.save({"wte.weight": Evil(mark)}, tmp_path / "gpt2" / "pytorch_model.bin")
     with pytest.raises(ModelFileError, match=r"more than tensors .* could run code"):
-        import_gpt2(tmp_path / "gpt2")
+        ours.import_gpt2(tmp_path / "gpt2")
     assert not os.path.exists(mark)
     with pytest.raises(FileNotFoundError):
         os.rmdir(mark)
@@ -238,15 +241,15 @@ def test_nothing_is_executed(tmp_path):
 def test_checkpoints_that_are_something_else(make, words, tmp_path):
     torch.save(make(nanogpt(bias=True)), tmp_path / "ckpt.pt")
     with pytest.raises(ModelFileError, match=words):
-        import_nanogpt(tmp_path / "ckpt.pt")
+        ours.import_nanogpt(tmp_path / "ckpt.pt")
 
 
 def test_files_that_are_something_else(tmp_path):
     path = tmp_path / "ckpt.pt"
     with pytest.raises(ModelFileError, match="no file"):
-        import_nanogpt(path)
+        ours.import_nanogpt(path)
     torch.save(nanogpt(bias=True), tmp_path / "whole")
     for contents in (b"", b"PK\x03\x04", b"hello", (tmp_path / "whole").read_bytes()[:5000]):
         path.write_bytes(contents)
         with pytest.raises(ModelFileError, match=r"ckpt\.pt is damaged or was not written by"):
-            import_nanogpt(path)
+            ours.import_nanogpt(path)

@@ -7,20 +7,21 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
 
 import yuriiformer as yf
+from tests.later import Later
 from tests.model.tiny import EVERY, tiny, tokens, unsettle
 from yuriiformer.errors import ConfigError, InputError, ModelFileError
-from yuriiformer.huggingface import YuriiFormerConfig, YuriiFormerForCausalLM
 from yuriiformer.model import init
+
+ours, transformers = Later("yuriiformer.huggingface"), Later("transformers")
 
 REAL = 23  # of tiny's 29 ids
 
 
 def wrapped(rule="nesterov-lie-trotter", oracles="paper", **options):
     model = unsettle(tiny(rule, oracles, valid_vocab=REAL, **options))
-    return YuriiFormerForCausalLM.of(model, end_of_text=0).eval()
+    return ours.YuriiFormerForCausalLM.of(model, end_of_text=0).eval()
 
 
 @pytest.mark.parametrize(("rule", "oracles"), EVERY)
@@ -32,8 +33,8 @@ def test_saved_and_loaded_it_is_the_same_to_the_bit(rule, oracles, tmp_path, mon
         raise AssertionError("a start was drawn for nothing")
 
     monkeypatch.setattr(init, "_normal", draw)
-    again = AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert type(again) is YuriiFormerForCausalLM
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert type(again) is ours.YuriiFormerForCausalLM
     assert again.model.config == net.model.config
     own, other = net.model.state_dict(), again.model.state_dict()
     assert list(own) == list(other)
@@ -63,14 +64,14 @@ def test_what_is_written(tmp_path):
 
 def test_the_same_again_from_what_was_loaded(tmp_path):
     wrapped().save_pretrained(tmp_path / "one")
-    YuriiFormerForCausalLM.from_pretrained(tmp_path / "one").save_pretrained(tmp_path / "two")
+    ours.YuriiFormerForCausalLM.from_pretrained(tmp_path / "one").save_pretrained(tmp_path / "two")
     for name in ("config.json", "model.safetensors", "generation_config.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
 def test_a_new_model_starts_as_ours():
     config = tiny().config
-    net = AutoModelForCausalLM.from_config(YuriiFormerConfig.of(config), seed=7)
+    net = transformers.AutoModelForCausalLM.from_config(ours.YuriiFormerConfig.of(config), seed=7)
     own = yf.YuriiFormer(config, seed=7).state_dict()
     assert all(torch.equal(own[name], tensor) for name, tensor in net.model.state_dict().items())
 
@@ -78,7 +79,7 @@ def test_a_new_model_starts_as_ours():
 def test_other_precision(tmp_path):
     net = wrapped("imex2-attn-mlp")
     net.save_pretrained(tmp_path)
-    half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    half = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
     assert {tensor.dtype for tensor in half.state_dict().values()} == {torch.bfloat16}
     ids = tokens(net.model)
     expected = net.model.to(torch.bfloat16)(ids)[..., :REAL]
@@ -154,8 +155,8 @@ def test_loading_runs_nothing_of_the_folder(tmp_path):
     config["auto_map"] = {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    again = AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert type(again) is YuriiFormerForCausalLM
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert type(again) is ours.YuriiFormerForCausalLM
     assert not (tmp_path / "ran").exists()
 
 
@@ -190,14 +191,16 @@ def test_the_vocabulary_stays():
 def test_bad_configurations(tmp_path):
     wrapped().save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="vocab_size=50 contradicts"):
-        AutoModelForCausalLM.from_pretrained(tmp_path, vocab_size=50)
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path, vocab_size=50)
     with pytest.raises(ConfigError, match="hidden_size=3 contradicts"):
-        YuriiFormerConfig(hidden_size=3)
+        ours.YuriiFormerConfig(hidden_size=3)
     with pytest.raises(ConfigError, match="unknown field 'n_layers'"):
-        YuriiFormerConfig(yuriiformer={"n_layers": 3})
+        ours.YuriiFormerConfig(yuriiformer={"n_layers": 3})
     with pytest.raises(ConfigError, match="is a table"):
-        YuriiFormerConfig(yuriiformer="small")
-    assert AutoConfig.from_pretrained(tmp_path).model_config() == wrapped().model.config
+        ours.YuriiFormerConfig(yuriiformer="small")
+    assert (
+        transformers.AutoConfig.from_pretrained(tmp_path).model_config() == wrapped().model.config
+    )
 
 
 def test_weights_that_do_not_fit(tmp_path):
@@ -207,4 +210,4 @@ def test_weights_that_do_not_fit(tmp_path):
     del tensors["model.blocks.1.attn.qkv.weight"]
     save_file(tensors, path, {"format": "pt"})
     with pytest.raises(ModelFileError, match=r"lack 'model.blocks.1.attn.qkv.weight'"):
-        AutoModelForCausalLM.from_pretrained(tmp_path)
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path)

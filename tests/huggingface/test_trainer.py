@@ -6,7 +6,9 @@ import pytest
 import torch
 
 import yuriiformer as yf
-from yuriiformer.huggingface import YuriiFormerForCausalLM
+from tests.later import Later
+
+ours = Later("yuriiformer.huggingface")
 
 pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
 
@@ -21,7 +23,7 @@ def test_the_loss_goes_down(rule, checkpointing, accumulation, tmp_path):
     config = yf.ModelConfig(
         rule, n_layer=2, n_head=2, d_model=32, vocab_size=64, valid_vocab=50, context=16
     )
-    net = YuriiFormerForCausalLM.of(yf.YuriiFormer(config, seed=0))
+    net = ours.YuriiFormerForCausalLM.of(yf.YuriiFormer(config, seed=0))
     generator = torch.Generator().manual_seed(0)
     starts = torch.randint(50, (64,), generator=generator).tolist()
     rows = [(torch.arange(16) * 3 + start) % 50 for start in starts]  # to be learnt
@@ -51,6 +53,6 @@ def test_the_loss_goes_down(rule, checkpointing, accumulation, tmp_path):
     logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert logged[0] == pytest.approx(before, abs=0.3)  # a mean a token, however batches are cut
     assert after["eval_loss"] < 0.5 * before
-    again = YuriiFormerForCausalLM.from_pretrained(tmp_path / "checkpoint-30")
+    again = ours.YuriiFormerForCausalLM.from_pretrained(tmp_path / "checkpoint-30")
     state = net.state_dict()
     assert all(torch.equal(state[name], each) for name, each in again.state_dict().items())

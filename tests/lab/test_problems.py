@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.cluster.hierarchy import fcluster, linkage
 
 import yuriiformer as yf
 from yuriiformer.lab.problems import clusters, particles, quadratic
@@ -117,6 +116,8 @@ def test_leading_dimensions_are_many_problems_at_once():
 
 @pytest.mark.parametrize("distance", [0.1, 0.3, 0.8, 5.0])
 def test_clusters_are_single_linkage(distance):
+    from scipy.cluster.hierarchy import fcluster, linkage
+
     for seed in range(5):
         X = np.random.default_rng(seed).normal(size=(40, 2))
         theirs = fcluster(linkage(X, "single"), distance, "distance").max()

@@ -19,12 +19,12 @@ def _fresh():
     torch._dynamo.reset()
 
 
-def count_graphs(rule: str, oracles: str, backend: str) -> int:
-    """Three training steps of 12 compiled layers; compares with the model as it is."""
+def count_graphs(rule: str | yf.Rule, oracles: str, backend: str, layers: int = 12) -> int:
+    """Three training steps of compiled layers; compares with the model as it is."""
     torch._dynamo.reset()
     counter = CompileCounterWithBackend(backend)
-    plain = tiny(rule, oracles, n_layer=12)
-    compiled = tiny(rule, oracles, n_layer=12).compile_blocks(backend=counter)
+    plain = tiny(rule, oracles, n_layer=layers)
+    compiled = tiny(rule, oracles, n_layer=layers).compile_blocks(backend=counter)
     for step in range(3):
         ids = tokens(plain, seed=step)
         losses = [model(ids, ids) for model in (plain, compiled)]
@@ -55,14 +55,17 @@ def test_the_whole_model_has_no_graph_break():
 @pytest.mark.slow
 @pytest.mark.parametrize(("rule", "oracles"), EVERY)
 def test_no_rule_breaks_the_graph(rule, oracles):
-    model = tiny(rule, oracles)
-    ids = tokens(model)
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    loss = compiled(ids, ids)
-    loss.backward()
-    torch.testing.assert_close(loss, model(ids, ids))
-    torch._dynamo.reset()
-    assert count_graphs(rule, oracles, "aot_eager") <= 2
+    """The whole model of each rule, with one pair of oracles; its blocks, where a break is an error
+    too, with both."""
+    if oracles == ("paper", "modern")[list(yf.rules).index(rule) % 2]:
+        model = tiny(rule, oracles, n_layer=2)
+        ids = tokens(model)
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        loss = compiled(ids, ids)
+        loss.backward()
+        torch.testing.assert_close(loss, model(ids, ids))
+    # One graph more for a layer more would show with four: a first, two inner, a last.
+    assert count_graphs(rule, oracles, "aot_eager", layers=4) <= 2
 
 
 @pytest.mark.slow

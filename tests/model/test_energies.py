@@ -8,7 +8,6 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from scipy.integrate import quad
 from torch import nn
 
 import yuriiformer as yf
@@ -118,6 +117,8 @@ ACTIVATIONS = {
 
 def by_quadrature(function, x):
     """From 0 to x; a long way in two parts, the bend near 0 being one."""
+    from scipy.integrate import quad
+
     near = max(-30.0, min(30.0, x))
     parts = [quad(function, a, b, epsabs=1e-13, epsrel=1e-13, limit=200)[0]
              for a, b in ((0.0, near), (near, x))]  # fmt: skip

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 
 import yuriiformer as yf
+from tests.later import Later
 from tests.model.tiny import tiny, tokens, unsettle
 
-transformers = pytest.importorskip("transformers")
+transformers = Later("transformers")
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="no transformers")
 
 SETTINGS = {
     "GPT-2's own: biases and tanh-GELU": {"bias": True, "gelu": "tanh"},

@@ -1,3 +1,3 @@
 """The browser that pages are opened in."""
 
-from tests.pages import open_page  # noqa: F401
+from tests.pages import browser, open_page  # noqa: F401

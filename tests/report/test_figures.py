@@ -19,6 +19,8 @@ from yuriiformer.display.figures import DIRECT, is_empty, said, spread
 from yuriiformer.methods.catalog import paper
 from yuriiformer.report.curves import difference_curve, shared_styles
 from yuriiformer.report.figures import (
+    _all_of,
+    _write,
     difference,
     loss_curves,
     momentum_pairs,
@@ -84,7 +86,7 @@ def test_every_figure_draws(tmp_path, case):
     comparison = CASES[case](tmp_path / "runs")
     for draw in OF_COMPARISON:
         figure = draw(comparison)
-        assert not is_empty(figure) or figure.texts or figure.axes[0].texts  # it says why
+        assert not is_empty(figure) or figure.texts or figure.axes[0].texts, draw  # it says why
         figure.dpi = 50
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing")
@@ -94,7 +96,11 @@ def test_every_figure_draws(tmp_path, case):
 @pytest.mark.parametrize("case", [name for name in CASES if name != "17 arms"])
 def test_figures_that_have_nothing_to_show_are_not_written(tmp_path, case):
     comparison = CASES[case](tmp_path / "runs")
-    found = {path.name for path in write_figures([comparison], tmp_path / "figures", ("png",))}
+    found = {f"{name}.png" for name, figure in _all_of(comparison) if not is_empty(figure)}
+    if case in ("nothing begun", "hostile labels"):
+        written = write_figures([comparison], tmp_path / "figures", ("png",))
+        assert {path.name for path in written} == found
+        assert all(path.stat().st_size for path in written)
     if case == "nothing begun":
         assert not any("loss" in name or "ranking" in name for name in found)
         return
@@ -247,7 +253,8 @@ def test_sizes_share_one_look(tmp_path):
     assert len(texts(figure)) == 3
     np.testing.assert_allclose(line_of(figure.axes[1], 0).get_ydata(),
                                medium.arms[1].first.curves.val_loss[1:])  # fmt: skip
-    names = [path.name for path in write_figures([small, medium], tmp_path / "f", ("svg",))]
+    alone = [write_suite(tmp_path / name, [GD], seeds=1, name=name) for name in ("small", "medium")]
+    names = [path.name for path in write_figures(alone, tmp_path / "f", ("svg",))]
     assert "sizes.svg" in names
     assert "small-ranking.svg" in names
     assert "medium-ranking.svg" in names
@@ -286,13 +293,17 @@ def test_labels_are_no_formulas():
     assert len(said("x" * 100)) < 40
 
 
-@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
-def test_the_same_results_give_the_same_bytes(tmp_path, kind):
+def test_the_same_results_give_the_same_bytes(tmp_path):
+    """Every figure drawn twice, and some of them in every format."""
     comparison = write_suite(tmp_path / "runs", [GD, NESTEROV], seeds=2)
-    one, two = (write_figures([comparison], tmp_path / name, (kind,)) for name in ("a", "b"))
+    one, two = (write_figures([comparison], tmp_path / name, ("svg",)) for name in ("a", "b"))
+    for draw in (ranking, coefficients_over_depth):
+        for paths, home in ((one, "a"), (two, "b")):
+            paths.extend(_write(draw(comparison), tmp_path / home, draw.__name__, ("png", "pdf")))
+    assert {path.suffix for path in one} == {".svg", ".png", ".pdf"}
     assert [path.name for path in one] == [path.name for path in two]
     for first, second in zip(one, two, strict=True):
-        assert first.read_bytes() == second.read_bytes()
+        assert first.read_bytes() == second.read_bytes(), first.name
 
 
 def test_tables_and_figures_need_no_torch():

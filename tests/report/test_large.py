@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
-from playwright.sync_api import sync_playwright
 
 from tests.comparison.synthetic import configuration, falling, write_run
+from tests.pages import READY
 from yuriiformer.cli.main import main
 from yuriiformer.methods.catalog import paper
 
@@ -47,23 +45,18 @@ def test_the_papers_figures_stand_beside(report):
     assert "Non-standard compute" in tex
 
 
-def test_the_page_opens_and_shows_every_arm(report, need_tool):
-    need_tool("chromium")
+def test_the_page_opens_and_shows_every_arm(report, browser):
     problems: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
-        context = browser.new_context(viewport={"width": 1300, "height": 900})
-        context.set_offline(True)
-        page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-        page.goto((report / "report.html").as_uri())
-        page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
-        print(f"ready after {page.evaluate('performance.now()') / 1000:.2f} s")
-        text = page.inner_text("body")
-        browser.close()
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    context.set_offline(True)
+    page = context.new_page()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    page.goto((report / "report.html").as_uri())
+    page.wait_for_selector(READY, state="attached", timeout=60_000)
+    print(f"ready after {page.evaluate('performance.now()') / 1000:.2f} s")
+    text = page.inner_text("body")
+    context.close()
     assert not problems
     for rule in paper.values():
         assert rule.label in text

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.launcher import PROCESS, Warm
 from tests.training.corpora import corpus
 from yuriiformer.config import TrainConfig
 from yuriiformer.data.prepare import Settings
@@ -87,11 +88,11 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def finish(words: list[str], code: int = 0) -> subprocess.CompletedProcess[str]:
+def finish(words: list[str], code: int = 0, **limits: int) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     with tempfile.TemporaryDirectory(prefix="yurii-log-") as home:
         log, errors = Path(home, "out"), Path(home, "err")
-        with started(words, log, errors) as process:
+        with started(words, log, errors, **limits) as process:
             process.wait(SECONDS)
         done = subprocess.CompletedProcess(
             words, process.returncode, log.read_text(), errors.read_text()
@@ -102,13 +103,15 @@ def finish(words: list[str], code: int = 0) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def started(
-    words: list[str], log: Path, errors: Path | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A command under way, its words going to files; ended with the block at the latest."""
+    words: list[str], log: Path, errors: Path | None = None, **limits: int
+) -> Iterator[subprocess.Popen[bytes] | Warm]:
+    """A command under way, its words going to files; ended with the block at the latest. What needs
+    no torchrun is in a warm process."""
+    start = Warm if words[: len(PROCESS)] == PROCESS else subprocess.Popen
     with (
         log.open("wb") as out,
         nullcontext(out) if errors is None else errors.open("wb") as err,
-        subprocess.Popen(words, stdout=out, stderr=err, env=environment()) as process,
+        start(words, stdout=out, stderr=err, env=environment(), **limits) as process,
     ):
         try:
             yield process
@@ -121,7 +124,9 @@ def started(
                     process.kill()
 
 
-def wait_for(true: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> bool:
+def wait_for(
+    true: Callable[[], bool], process: subprocess.Popen[bytes] | Warm | None = None
+) -> bool:
     """Until something is so; False if the process ended before."""
     deadline = time.monotonic() + SECONDS
     while not true():

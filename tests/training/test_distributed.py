@@ -259,7 +259,9 @@ def one_of_many(rank: int, size: int, home: str) -> None:
 def test_muon_is_divided(tmp_path, size):
     """5, 3, 1 and 2 · 3 matrices among processes that do not divide them: the same result on all,
     as on one, and nobody does more than a share."""
-    torch.multiprocessing.spawn(one_of_many, (size, str(tmp_path)), nprocs=size)
+    torch.multiprocessing.start_processes(
+        one_of_many, (size, str(tmp_path)), nprocs=size, start_method="forkserver"
+    )
     results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(size)]
     alone = take_steps(None)
     for result, _ in results:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -17,12 +19,19 @@ from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import accumulate
 
 CPU = torch.device("cpu")
+WIDTHS = ("tinystories-small", "openwebtext-medium")
+DEEP = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
 PAPER_PRESETS = ("tinystories-small", "openwebtext-small", "openwebtext-medium")
 
 
-def fake_step(name: str, rule: str, *, recompute: bool = False, streams=None) -> None:
-    """Two micro-batches, clip, both optimisers, as in training; every shape and dtype checked."""
+def fake_step(
+    name: str, rule: str, *, layers: int | None = 2, recompute: bool = False, streams=None
+) -> None:
+    """Two micro-batches, clip, both optimisers, as in training; every shape and dtype checked. At
+    full width; two layers are a first and a last one, None is the preset's own depth."""
     config = preset(name, rule)
+    if layers is not None:
+        config = replace(config, model=replace(config.model, n_layer=layers))
     micro = config.machine.micro_batch
     with FakeTensorMode(), CPU:
         model = yf.YuriiFormer(config.model, seed=None)
@@ -65,7 +74,14 @@ def watch(model):
     return seen
 
 
-@pytest.mark.parametrize("rule", ["gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian"])
+def test_the_widths_are_all_there_are():
+    """The two small presets are one model, so one of them stands for both."""
+    sizes = {name: preset(name, "gd-lie-trotter").model for name in PAPER_PRESETS}
+    assert sizes["tinystories-small"] == sizes["openwebtext-small"]
+    assert {sizes[name].d_model for name in WIDTHS} == {m.d_model for m in sizes.values()}
+
+
+@pytest.mark.parametrize("rule", DEEP)
 def test_a_step_of_the_small_model(rule):
     fake_step("tinystories-small", rule)
 
@@ -76,10 +92,18 @@ def test_recomputing_and_bfloat16_streams(recompute, streams):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PAPER_PRESETS)
+@pytest.mark.parametrize("name", WIDTHS)
 @pytest.mark.parametrize("rule", paper)
-def test_a_step_of_every_rule_and_preset(rule, name):
-    fake_step(name, rule)
+def test_a_step_of_every_rule_at_every_width(rule, name):
+    """With three layers, so that one is neither first nor last."""
+    fake_step(name, rule, layers=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAPER_PRESETS)
+@pytest.mark.parametrize("rule", DEEP)
+def test_a_step_at_full_depth(rule, name):
+    fake_step(name, rule, layers=None)
 
 
 def test_oracles_and_projection_run_in_bfloat16():

@@ -136,7 +136,7 @@ def test_several_processes(tmp_path, size, rule, micro):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     arguments = (size, port, str(tmp_path), rule, micro, str(tmp_path))
-    mp.spawn(_process, arguments, nprocs=size)
+    mp.start_processes(_process, arguments, nprocs=size, start_method="forkserver")
     expected = longhand(store, config(rule, micro))
     results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(size)]
     for result in results:

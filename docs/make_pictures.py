@@ -41,7 +41,7 @@ RULE = "nesterov-lie-trotter"
 RULES = ("gd-lie-trotter", "polyak-lie-trotter", RULE)
 SUITE = ("--preset", "tales-tiny", "--set", "n_layer=4", "--seeds", "0,1,2", "--jobs", "2")
 PROMPT = "Once upon a time there was a fox. The fox wanted to find a red ball."
-LARGEST = 300_000  # bytes of a picture
+LARGEST = 150_000  # bytes of a picture
 
 # GitHub's dark page, its text, and a blue that can be read there.
 DARK_PAGE, DARK_INK, DARK_BLUE = "#0d1117", "#e6edf3", "#58a6ff"
@@ -142,7 +142,8 @@ def lab(work: Path) -> None:
         out = work / f"lab-{'-'.join(words)}"
         _yurii("lab", *words, "--formats", "png", "--out", str(out))
         for figure in figures:
-            shutil.copyfile(out / f"{figure}.png", IMAGES / f"lab-{figure}.png")
+            with Image.open(out / f"{figure}.png") as drawn:
+                _save(drawn, f"lab-{figure}")
 
 
 def _suite(work: Path) -> Path:
@@ -187,12 +188,17 @@ def _bottom(locator: Any) -> float:
 
 
 def _shoot(page: Page, name: str, top: float, bottom: float) -> None:
-    """The page from ``top`` to ``bottom`` and a little more, in 256 colours."""
-    path = IMAGES / f"{name}.png"
+    """The page from ``top`` to ``bottom``, and a little more."""
     width = page.evaluate("innerWidth")
     clip = {"x": 0, "y": top, "width": width, "height": bottom - top + 16}
-    taken = Image.open(io.BytesIO(page.screenshot(full_page=True, clip=clip)))
-    taken.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    with Image.open(io.BytesIO(page.screenshot(full_page=True, clip=clip))) as taken:
+        _save(taken, name)
+
+
+def _save(picture: Image.Image, name: str) -> None:
+    """In 256 colours: a quarter of the size, and no difference that is seen."""
+    path = IMAGES / f"{name}.png"
+    picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     if path.stat().st_size > LARGEST:
         raise SystemExit(f"{path.name} has {path.stat().st_size} bytes, more than {LARGEST}")
 

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import yuriiformer as yf
 from yuriiformer.methods.catalog import paper
 from yuriiformer.model.context import Context
-from yuriiformer.model.precision import autocast
+from yuriiformer.model.device import autocast
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import preset

@@ -14,8 +14,7 @@ from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.groups import parameter_groups
 from yuriiformer.training.muon import Muon, orthogonalize, update_scale
-from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.schedule import lr_factor
+from yuriiformer.training.optimizer import Optimizer, lr_factor
 
 SHAPES = [(24, 24), (24, 24), (72, 24), (24, 96), (96, 24), (72, 24), (1, 7), (7, 1)]
 

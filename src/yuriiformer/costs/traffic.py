@@ -22,8 +22,8 @@ from yuriiformer.methods.tree import Binary, Call, Name, walk
 from yuriiformer.model.block import Block
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
+from yuriiformer.model.device import autocast
 from yuriiformer.model.oracles import oracle_pair
-from yuriiformer.model.precision import autocast
 
 CPU = torch.device("cpu")
 

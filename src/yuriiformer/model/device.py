@@ -1,12 +1,14 @@
-"""The device that a word means on this machine."""
+"""Devices and precisions: what their names mean on this machine."""
 
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
 from yuriiformer.errors import ConfigError
+from yuriiformer.model.config import Precision
 
 
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
@@ -38,3 +40,28 @@ def _gpu(index: int) -> torch.device:
     if index >= count:
         raise ConfigError(f"GPU {index} is not there: this machine has {count} (one per process)")
     return torch.device("cuda", index)
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the hardware multiplies bfloat16 matrices itself (emulated they are slow)."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "cpu":
+        # The public API has no word for it; without these instructions bfloat16 is emulated.
+        checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+        return any(bool(getattr(torch.cpu, check, lambda: False)()) for check in checks)
+    return False
+
+
+def compute_dtype(precision: Precision, device: torch.device) -> torch.dtype:
+    """The dtype of oracles, output projection and Newton–Schulz."""
+    if precision == "auto":
+        return torch.bfloat16 if has_bfloat16(device) else torch.float32
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def autocast(dtype: torch.dtype, device: torch.device) -> AbstractContextManager[object]:
+    """The context that a forward pass runs in."""
+    if dtype == torch.float32:
+        return nullcontext()
+    return torch.autocast(device.type, dtype=dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,6 @@ from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.groups import MATRICES, parameter_groups
 from yuriiformer.training.muon import Muon
-from yuriiformer.training.schedule import lr_factor
 
 # What each optimiser remembers of a parameter: of AdamW's, and of Muon's (True).
 KEYS = {False: ("adamw", ("step", "exp_avg", "exp_avg_sq")), True: ("muon", ("momentum",))}
@@ -159,3 +159,14 @@ def _adamw_peak(recipe: Recipe, kind: str) -> float:
     if kind == MATRICES:
         return recipe.matrix_peak
     return recipe.adamw_lr * (recipe.coefficient_lr if kind == "coefficients" else 1.0)
+
+
+def lr_factor(step: int, *, steps: int, warmup: int, final: float) -> float:
+    """Linear warmup, (step + 1) / warmup; then a cosine from 1 down to ``final`` at ``steps``.
+
+    ``step`` counts from 0; the same factor serves both optimisers.
+    """
+    if step < warmup:
+        return (step + 1) / warmup
+    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
+    return final + (1.0 - final) * 0.5 * (1.0 + math.cos(math.pi * progress))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -11,17 +12,17 @@ from typing import Any
 
 import torch
 
-from yuriiformer.config import TrainConfig
+from yuriiformer.config import Compile, TrainConfig
 from yuriiformer.costs.run import RunCosts, run_costs
 from yuriiformer.data.store import TokenStore
+from yuriiformer.errors import ConfigError
+from yuriiformer.model.device import compute_dtype
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.model.precision import compute_dtype
 from yuriiformer.runs.checkpoint import Checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.training import rng
 from yuriiformer.training.batches import Batches
 from yuriiformer.training.coefficients import saturated
-from yuriiformer.training.compiling import compile_model, compiles
 from yuriiformer.training.corpus import data_identity, fill_vocabulary
 from yuriiformer.training.journal import Journal, open_journal
 from yuriiformer.training.listeners import Listener, Say, check_listeners
@@ -31,6 +32,10 @@ from yuriiformer.training.resume import check_changed, open_run
 from yuriiformer.training.state import Saver, State, check_space, restore
 from yuriiformer.training.stop import Stopper
 from yuriiformer.training.trainer import Outcome, Trainer
+
+# Compilation takes about half a minute on a CPU and gains some 5 %: it pays for runs of more than
+# some ten minutes at 100 GFLOP/s (benchmarks/training_step.py measures both).
+WORTH_IT = 1e14
 
 MakeListener = Callable[[TrainConfig, RunCosts, State], Listener]
 
@@ -72,6 +77,18 @@ def resolve(config: TrainConfig, data: str | Path) -> Setting:
         compute_dtype(config.machine.precision, processes.device),
         run_costs(config, len(store.train)),
     )
+
+
+def compiles(choice: Compile, device: torch.device, flops: float) -> bool:
+    """What ``auto`` means for a run of so many floating-point operations."""
+    if choice == "off":
+        return False
+    if device.type != "cpu":
+        return choice == "on" or device.type == "cuda"
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if choice == "on" and compiler is None:
+        raise ConfigError("--compile on needs a C++ compiler (g++ or clang++) on the path")
+    return choice == "on" or (compiler is not None and flops > WORTH_IT)
 
 
 @dataclass(frozen=True)
@@ -156,7 +173,7 @@ def _trainer(
         state = restore(checkpoint, model, optimizer, processes, config.recipe.seed)
         say(f"resuming from step {state.step}")
     if resolved["compiled"]:
-        compile_model(model)
+        model.compile_blocks()
 
     def journal() -> Journal:
         extra = [] if make_listener is None else [make_listener(config, here.costs, state)]

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from yuriiformer.model.precision import autocast
+from yuriiformer.model.device import autocast
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes

@@ -16,8 +16,8 @@ from yuriiformer.config import TrainConfig
 from yuriiformer.errors import CheckpointError, NonFiniteError
 from yuriiformer.evaluation.validation import Batch, own_devices, total_loss
 from yuriiformer.files import write_json
+from yuriiformer.model.device import autocast
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.model.precision import autocast
 from yuriiformer.runs.checkpoint import BEST, FINAL, read_checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Record

@@ -10,11 +10,11 @@ from yuriiformer.model.config import Precision
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether the hardware multiplies bfloat16 matrices itself (emulated they are slow)."""
+    """Whether the hardware supports bfloat16 products (emulation is slow)."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":
-        # The public API has no word for it; without these instructions bfloat16 is emulated.
+        # There is no public API; without these instructions bfloat16 is emulated.
         checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
         return any(bool(getattr(torch.cpu, check, lambda: False)()) for check in checks)
     return False

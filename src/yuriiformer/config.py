@@ -1,7 +1,7 @@
 """The configuration of a run: complete, typed, plain data when saved.
 
-Five parts: the model, the recipe (what is optimised and how), how it is judged, the machine it
-runs on, and what the run writes. All but the last can change a number that comes out.
+Five parts: the model, the recipe (what is optimised and how), validation, the machine, and what the
+run writes. All but the last can change the results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Recipe:
     sequences: int = 480
     """Sequences per step, over all micro-batches and processes."""
     seed: int = 0
-    """Fixes the weights' start and the order of the data."""
+    """Of the initial weights and of the order of the data."""
     matrices: Matrices = "muon"
     """Optimiser of the matrices that are not embeddings: Muon, or AdamW for everything."""
     muon_lr: float = 0.02
@@ -46,7 +46,7 @@ class Recipe:
     coefficient_lr: float = 5.0
     """Learning rate of the rule's coefficients, as a multiple of AdamW's."""
     final_lr: float = 0.1
-    """Where the cosine ends, as a fraction of the peak."""
+    """Learning rate at the end of the cosine, as a fraction of the peak."""
     weight_decay: float = 0.1
     """Of embeddings, and of matrices under --matrices adamw; everything else has none."""
     muon_momentum: float = 0.95
@@ -56,7 +56,7 @@ class Recipe:
     muon_scale: Scale = "original"
     """Size of Muon's updates: sqrt(max(1, rows/cols)), or rms: like AdamW's."""
     split_fused: bool = False
-    """Let Muon treat the maps of a fused projection (QKV) apart."""
+    """Let Muon orthogonalise the maps of a fused projection (QKV) one by one."""
     adamw_beta1: float = 0.9
     """AdamW's first decay."""
     adamw_beta2: float = 0.95
@@ -64,7 +64,7 @@ class Recipe:
     adamw_eps: float = 1e-8
     """AdamW's epsilon."""
     clip: float = 1.0
-    """Largest norm of the whole gradient; 0 does not clip."""
+    """Largest norm of the whole gradient; 0: no clipping."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """A loss or gradient that is not finite: stop the run, or drop the step and count it."""
 
@@ -96,7 +96,7 @@ class Recipe:
 
     @property
     def matrix_peak(self) -> float:
-        """Of matrices that AdamW has."""
+        """Peak learning rate of matrices under AdamW."""
         return self.adamw_lr if self.matrix_lr is None else self.matrix_lr
 
     @property
@@ -106,12 +106,12 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Validation:
-    """How a run is judged while it trains."""
+    """How a run is validated while it trains."""
 
     eval_every: int = 100
     """Steps between validations; 0 never validates."""
     eval_sequences: int = 4800
-    """Sequences of a validation, always the same; a smaller set is gone through again."""
+    """Sequences per validation, always the same; a smaller split is read again from its start."""
     exact: bool = False
     """After the last step, also the exact loss: every token of the validation split once."""
 
@@ -125,7 +125,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class Machine:
-    """What it runs on: changes rounding and speed, not what is computed."""
+    """Where it runs: this changes rounding and speed, not what is computed."""
 
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
@@ -143,7 +143,7 @@ class Machine:
     threads: int | None = None
     """CPU threads of each process; torch's own choice if not given."""
     deterministic: bool = False
-    """On a GPU: algorithms that give the same bits every time, where there are (a CPU's do)."""
+    """On a GPU: use deterministic algorithms where they exist (on a CPU they always are)."""
 
     def __post_init__(self) -> None:
         _whole(self, "micro_batch", least=1)
@@ -158,7 +158,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Output:
-    """What a run writes and when: changes no number."""
+    """What a run writes and when: this changes no result."""
 
     save_every: int = 100
     """Steps between checkpoints to resume from."""
@@ -173,7 +173,7 @@ class Output:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """All of a run but its data and its folder."""
+    """Everything about a run except its data and its folder."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     recipe: Recipe = field(default_factory=Recipe)
@@ -254,7 +254,7 @@ def _part(kind: type, data: Mapping[str, Any]) -> Any:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The fields, by their own names, in which two saved configurations differ."""
+    """The fields, by name, in which two saved configurations differ."""
     found: dict[str, tuple[Any, Any]] = {}
     for part in dict.fromkeys([*before, *after]):
         one, two = before.get(part, {}), after.get(part, {})

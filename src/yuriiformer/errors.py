@@ -1,7 +1,7 @@
-"""Errors that speak to the user: one clear line that names the value and the remedy.
+"""Errors for the user: one clear line that names the value and the remedy.
 
 The command line prints these as they are and exits with code 2; anything else is a bug and keeps
-its trace.
+its traceback.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from numbers import Integral
 
 
 class YuriiError(ValueError):
-    """Something the user can put right."""
+    """Something the user can fix."""
 
     exit_code = 2  # of the command line
-    everywhere = False  # every process of a run has it: one of them says it
+    everywhere = False  # all processes of a run raise it; only one prints it
 
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""  # KeyError, mixed in below, would quote it
+        return str(self.args[0]) if self.args else ""  # KeyError, mixed in below, would add quotes
 
 
 class RuleError(YuriiError):
-    """A rule that is malformed; says where, in the text the user wrote."""
+    """A malformed rule, with the line and column in the user's text."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class RuleError(YuriiError):
             place.append(f"line {line}, column {column}")
         super().__init__(f"{', '.join(place)}: {reason}" if place else reason)
         self.reason, self.line, self.column, self.source = reason, line, column, source
-        self.declared = declared  # the declaration it is about, where it is not about the equations
+        self.declared = declared  # the declaration it is about, unless it is about the equations
 
     def within(
         self, source: str | None, line: int | None = None, column: int | None = None
     ) -> RuleError:
-        """The same error, said of ``source`` (and of another place in it, if given)."""
+        """The same error with this source, and with another line and column if given."""
         if line is None:
             line, column = self.line, self.column
         return RuleError(
@@ -68,7 +68,7 @@ class DataError(YuriiError):
 
 
 class ModelFileError(YuriiError):
-    """A saved model that is missing, damaged or foreign."""
+    """A saved model that is missing, damaged or of another program."""
 
 
 class RunError(YuriiError):
@@ -98,7 +98,7 @@ def whole_number(
 
 
 def one_line(error: BaseException) -> str:
-    """What another library says of an error, its line ends folded."""
+    """The message of another library's error, on one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

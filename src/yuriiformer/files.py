@@ -1,4 +1,4 @@
-"""Writing so that a reader, also after a crash, finds the old or the new: never a half."""
+"""Atomic writes: even after a crash a reader finds the old file or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Whole or not at all: written aside, synced, renamed."""
+    """Written to another name, synced, then renamed."""
     part = path.with_name(f"{path.name}.part")
     with part.open("wb") as file:
         file.write(data)
@@ -57,11 +57,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_folder(folder: Path, new: Path, keep: Path | None = None) -> None:
-    """Give ``new`` the name ``folder``; what bore it is kept as ``keep``, or removed.
+    """Rename ``new`` to ``folder``; the old folder is kept as ``keep``, or removed.
 
-    Linux trades the two names in one step, so ``folder`` is there at every instant. Elsewhere two
-    renames leave a moment in which the old folder is called ``folder.old``. What ``keep`` was
-    before is removed last.
+    Linux exchanges the two names in one step, so ``folder`` exists at every moment. Elsewhere two
+    renames are needed, and between them the old folder is called ``folder.old``. An earlier
+    ``keep`` is removed last.
     """
     old = folder.with_name(f"{folder.name}.old")
     if not folder.exists():
@@ -86,8 +86,8 @@ def replace_folder(folder: Path, new: Path, keep: Path | None = None) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Trade two names; False where the system or the file system cannot."""
-    # By hand: Python has no call for it.
+    """Exchange two names; False where the system or the file system cannot."""
+    # Python has no call for it.
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):
@@ -102,11 +102,11 @@ def sha256(path: Path) -> str:
 
 
 def sha256_of_json(data: Any) -> str:
-    """Of what the data mean: spaces and the order of keys do not matter."""
+    """Independent of spaces and of the order of keys."""
     text = json.dumps(data, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def in_bytes(size: float) -> str:
-    """A number of bytes for people."""
+    """A number of bytes, in MiB or GiB."""
     return f"{size / 2**30:.2f} GiB" if size >= 2**28 else f"{size / 2**20:.1f} MiB"

@@ -23,10 +23,10 @@ class Flags:
 
 
 DESCRIPTION = (
-    "Keep what a suite came to without its runs: configurations with the rules' text, versions, "
+    "Keep a suite's results without its runs: configurations with the rules' text, versions, "
     "the data's identity, every validation, training curves, coefficients, the study. JSON and "
-    "gzip, checksummed, at most 100 kB per run. Given again, it adds what has finished since. "
-    "'yurii report ARCHIVE' makes the report from it, and 'yurii train --config "
+    "gzip, checksummed, at most 100 kB per run. Run again, it adds the runs that have finished "
+    "since. 'yurii report ARCHIVE' makes the report from it, and 'yurii train --config "
     "ARCHIVE/runs/ARM/seed-0.json.gz' repeats a run."
 )
 

@@ -38,7 +38,7 @@ def model_flags(base: ModelConfig) -> Model:
 
 
 def model_config(flags: Model, base: ModelConfig, rule: str | None) -> ModelConfig:
-    """What the flags say, the rest as it was; a configuration's own rule needs no file again."""
+    """The configuration with the flags applied; its own rule is kept without reading a file."""
     values = {each.name: getattr(flags, each.name) for each in fields(flags)}
     own = rule is None or rule == base.rule.name
     return replace(base, **values, rule=base.rule if own else get_rule(rule or ""))

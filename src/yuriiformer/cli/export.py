@@ -41,4 +41,4 @@ def run(arguments: list[str]) -> None:
     tokenizer = export_run(flags.run, flags.folder, flags.checkpoint, data=flags.data)
     print(flags.folder)
     if tokenizer is None:
-        print("without a tokeniser: the run's data do not say theirs")
+        print("without a tokeniser: the run's data do not name it")

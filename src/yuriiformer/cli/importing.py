@@ -1,4 +1,4 @@
-"""``yurii import``: GPT-2 of others as a model of ours. (``import`` is no name for a module.)"""
+"""``yurii import``: a GPT-2 checkpoint as a model folder. (``import`` cannot name a module.)"""
 
 from __future__ import annotations
 

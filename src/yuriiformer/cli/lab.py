@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 Format = Literal["png", "svg", "pdf"]
 FORMATS: tuple[Format, ...] = ("png", "svg")
-KIND = "yurii lab"  # how a folder of ours is known
+KIND = "yurii lab"  # marks a folder that this command wrote
 Rules = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
         metavar="RULE",
         help="names, TOML files, variations, or a group: paper, standard, controls, all; "
-        "a telling few if none are given",
+        "a selection if none are given",
     ),
 ]
 Given = Annotated[
@@ -52,18 +52,18 @@ def quadratic(
     figures: bool = True,
     formats: tuple[Format, ...] = FORMATS,
 ) -> None:
-    """Rules on a quadratic: rates by theory and as measured, limits, paths.
+    """Rules on a quadratic: rates by theory and measured, limits, paths.
 
     Args:
         rules: which rules.
         condition: the largest curvature divided by the smallest.
         dim: dimensions; paths are drawn along the flattest and the steepest of them.
-        split: what attention and MLP see of it: half each (even), parts that do not commute
-            (spectrum), half each with minima apart (shifted).
+        split: the parts of attention and MLP: half each (even), parts that do not commute
+            (spectrum), or half each with different minima (shifted).
         steps: blocks to run.
         step_size: one for all rules; each gets its classical one if not given.
         coefficients: classical constants for this condition number, or what a model starts with.
-        given: coefficients, above all else.
+        given: coefficients; these override all others.
         tune: find for each rule the step size and momentum with the least spectral radius.
         norm: apply LN_v, as in a model; without it a block is linear, and theory is exact.
         seed: of the basis, the minimum and the start.
@@ -108,7 +108,7 @@ def particles(
     figures: bool = True,
     formats: tuple[Format, ...] = FORMATS,
 ) -> None:
-    """Rules on tokens that attract each other: energies, clusters, ways.
+    """Rules on tokens that attract each other: energies, clusters, trajectories.
 
     Args:
         rules: which rules.
@@ -118,9 +118,9 @@ def particles(
         steps: blocks to run.
         step_size: of both oracles.
         distance: tokens nearer than this are of one cluster.
-        given: coefficients, above all else; a model's start values if not given.
+        given: coefficients; the initial values of a model if not given.
         norm: apply LN_v, as in a model.
-        seed: of the tokens' places.
+        seed: of the tokens' positions.
         out: folder for lab.json and the figures.
         figures: draw them.
         formats: of the figures.
@@ -148,7 +148,7 @@ def _chosen(names: tuple[str, ...], problem: str, seed: int) -> list[Rule]:
     from yuriiformer.lab.run import default_rules, named_rules  # noqa: PLC0415
 
     if not 0 <= seed < 2**63:
-        raise ConfigError(f"--seed must be a whole number from 0 on, not {seed}")
+        raise ConfigError(f"--seed must be from 0 to 2^63 - 1, not {seed}")
     return named_rules(names or default_rules(problem))
 
 

@@ -19,7 +19,7 @@ COMMANDS = {
     "train": "train a model: presets of the paper and of CPU scale, resumable, on many processes",
     "suite": "compare rules: several seeds, the same data, in parallel, resumable",
     "report": "tables, figures and a page from runs, suites and archives",
-    "archive": "keep what a suite came to in a small folder, without its runs",
+    "archive": "keep the results of a suite in a small folder, without its runs",
     "sample": "text from a trained model",
     "evaluate": "validation loss, perplexity, and tasks of the evaluation harness",
     "export": "a run as a Hugging Face model",
@@ -31,7 +31,7 @@ COMMANDS = {
 }
 
 
-MODULES = {"import": "importing"}  # whose name is a word of Python
+MODULES = {"import": "importing"}  # import is a keyword
 
 
 def overview() -> str:
@@ -49,8 +49,7 @@ def overview() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; 0 when it went well, 2 when the user can fix what went wrong, 130 when
-    interrupted."""
+    """Run a command. Exit codes: 0 success, 2 an error that the user can fix, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without β shows ? for it

@@ -34,7 +34,7 @@ def parse_command(
 
 
 def parse_flags(prog: str, default: Flags, arguments: list[str], description: str) -> Flags:
-    """A dataclass filled from flags, all that is not given being as in ``default``."""
+    """A dataclass filled from flags; a flag that is not given keeps its value in ``default``."""
     with _in_one_line():
         return tyro.cli(
             type(default), prog=prog, default=default, args=arguments, description=description
@@ -99,7 +99,7 @@ def _in_one_line() -> Iterator[None]:
 
 
 def _deferred(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same arguments, but what comes back is the call still to be made."""
+    """The same arguments; returns the call instead of making it."""
 
     @wraps(function)
     def bind(*args: Any, **kwargs: Any) -> Callable[[], Any]:
@@ -109,8 +109,8 @@ def _deferred(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unframed(message: str) -> str:
-    """tyro frames its errors in boxes of several lines; the words are what matters."""
-    # In ASCII, without frames, a title stands above a rule of dashes.
+    """tyro prints errors in boxes of several lines; this keeps the words."""
+    # In ASCII there are no frames: a title is underlined with dashes.
     titles = re.compile(r"^[╭╰].*$|^\s*\S.*\n\s*-{3,}\s*$", re.MULTILINE)
     message = titles.sub("", message, count=0 if "╭" in message else 1)
     words = re.sub(r"[│─]|(?<!\S)-{3,}(?!\S)", " ", message).split()

@@ -38,7 +38,7 @@ class Common:
     tokenizer: str = "gpt2"
     """gpt2, bytes, or bpe:N: a byte-level BPE of N tokens trained on this text."""
     seed: int = 0
-    """Decides which documents are validation (and, for tales, which stories are told)."""
+    """Decides which documents are validation (and, for tales, which stories are generated)."""
     workers: int = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     """Processes; the result does not depend on it."""
     end_mark: Literal["after", "between"] = "after"
@@ -46,7 +46,7 @@ class Common:
     strict: bool = False
     """Stop at text that is not valid UTF-8, instead of replacing and counting it."""
     restart: bool = False
-    """Throw away an unfinished preparation of this folder and begin anew."""
+    """Discard an unfinished preparation of this folder and start again."""
 
     def __post_init__(self) -> None:
         whole_number("--workers", self.workers, 1)
@@ -71,7 +71,7 @@ def tinystories(
         val_from: with --split official and --from: files of the official validation split.
         split: hold out stories by hash (as the paper's counts suggest), or the official split.
         val_fraction: share of stories held out by hash.
-        column: where the text stands in .jsonl and .parquet files.
+        column: the column with the text in .jsonl and .parquet files.
         drop_cut_ends: leave out the first and last story of a .txt file cut from a larger one.
         revision: of the hub's dataset; the newest if not given.
     """
@@ -105,7 +105,7 @@ def openwebtext(
 
     Args:
         val_fraction: share of documents held out by hash.
-        column: where the text stands in .jsonl and .parquet files.
+        column: the column with the text in .jsonl and .parquet files.
         revision: of the hub's dataset; the newest if not given.
     """
     _check_hub_options(from_, revision)
@@ -120,7 +120,7 @@ def openwebtext(
 def _check_hub_options(
     from_: tuple[Path, ...], revision: str | None, *, drop_cut_ends: bool = False
 ) -> None:
-    """Options that would be ignored are refused."""
+    """Refuse options that would be ignored."""
     if from_ and revision:
         raise DataError("--revision is the hub's: it does not go with --from")
     if drop_cut_ends and not from_:
@@ -137,9 +137,9 @@ def text(
     """Prepare your own text: .txt, .jsonl, .parquet (also .gz and .zst), or folders of them.
 
     Args:
-        paths: files and folders. A .txt file is parted into documents at <|endoftext|>, or is one.
+        paths: files and folders. A .txt file is split into documents at <|endoftext|>.
         val_fraction: share of documents held out by hash.
-        column: where the text stands in .jsonl and .parquet files.
+        column: the column with the text in .jsonl and .parquet files.
         drop_cut_ends: leave out the first and last document of a .txt file cut from a larger one.
     """
     if not paths:
@@ -210,7 +210,7 @@ def _reporting() -> Iterator[Report]:
 
 
 class _Pace:
-    """How fast it goes since this command began (an earlier one may have done part of the work)."""
+    """Speed since this command began (an earlier one may have done part of the work)."""
 
     def __init__(self) -> None:
         self.start = self.said = time.monotonic()

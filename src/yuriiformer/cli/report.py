@@ -61,8 +61,8 @@ class Flags:
 
 
 DESCRIPTION = (
-    "Compare runs and show it: a self-contained HTML page, tables (Markdown, LaTeX, CSV, JSON), "
-    "figures; of a study, a verdict on each hypothesis. Works on unfinished runs (give it again "
+    "Compare runs: a self-contained HTML page, tables (Markdown, LaTeX, CSV, JSON), "
+    "figures; of a study, a verdict on each hypothesis. Works on unfinished runs (run it again "
     "for newer results) and on archives ('yurii archive'), which need no runs."
 )
 
@@ -114,7 +114,7 @@ def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
         if len(arms) > 3 and sys.stderr.isatty():
             print(f"\rsamples {number}/{len(arms)} ", end="", file=sys.stderr, flush=True)
         run = arm.first
-        if run.archived:  # as they were kept: its model is not there
+        if run.archived:  # its model is not archived, only its samples
             found[str(run.folder)] = shown(run.samples) if run.samples else ([], "none archived")
         else:
             found[str(run.folder)] = samples_of(RunFolder(run.folder), sampling, data)

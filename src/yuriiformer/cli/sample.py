@@ -38,11 +38,11 @@ class Flags:
     top_p: float | None = None
     """Draw among the likeliest tokens that together have this probability."""
     repetition_penalty: float = 1.0
-    """Above 1: tokens that the text has already become less likely."""
+    """Above 1: tokens that are already in the text become less likely."""
     seed: int = 0
     """The same seed gives the same text."""
     ignore_end: bool = False
-    """Go on after an end of text."""
+    """Continue after an end of text."""
     checkpoint: Literal["best", "final", "last"] | None = None
     """Which; the best by validation loss if not given."""
     data: Path | None = None
@@ -90,7 +90,7 @@ def _encode(loaded: LoadedModel, prompt: str | None) -> list[int]:
 
 
 class Decoder:
-    """Text of tokens as they come; a character that is not whole yet waits for its rest."""
+    """Text of a stream of tokens; an incomplete character is held back until it is complete."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -102,7 +102,7 @@ class Decoder:
             return ""
         self.tokens.append(token)
         text = self.tokenizer.decode(self.tokens)
-        # The beginning of a character is one mark, the last; earlier ones are bytes of none.
+        # An incomplete character at the end decodes to one replacement mark.
         whole = text[:-1] if text.endswith("\ufffd") else text
         new, self.shown = whole[self.shown :], max(self.shown, len(whole))
         return new

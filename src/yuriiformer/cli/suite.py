@@ -47,8 +47,8 @@ class Flags:
     """Flags of ``yurii suite``."""
 
     out: Path | None = None
-    """Folder of the suite. Given alone, the suite in it resumes; with --seeds alone, all its arms
-    get those."""
+    """Folder of the suite. Given alone, it resumes the suite in it; with --seeds alone, it adds
+    these seeds to all arms."""
     data: Path | None = None
     """Folder of prepared data (see 'yurii prepare')."""
     preset: str = PRESET
@@ -74,7 +74,7 @@ class Flags:
     """Runs at a time."""
     threads: int | None = None
     """CPU threads of each run; the cores divided by --jobs if not given. Kept when a suite is
-    resumed, for it can change the last digits."""
+    resumed, because it can change the last digits."""
     gpus: str = ""
     """GPUs to spread the runs over, such as 0,1: each job sees one."""
     processes: int = 1
@@ -82,11 +82,11 @@ class Flags:
     report: bool = False
     """Write the report at the end, as 'yurii report' does."""
     print_commands: bool = False
-    """Print one command a run, for any scheduler, and run nothing."""
+    """Print one command per run, for any scheduler, and run nothing."""
     executor: Literal["local", "submitit"] = "local"
     """Run here, or submit each run as a job to a cluster."""
     wait: bool = True
-    """With submitit: stay until the jobs have ended. Leaving them does not end them."""
+    """With submitit: wait until the jobs have ended. Interrupting does not end the jobs."""
     cluster: Cluster = field(default_factory=Cluster)
 
 
@@ -106,7 +106,7 @@ def run(arguments: list[str]) -> int:
     suite = SuiteFolder(flags.out)
     _check(flags)
     data, request = _asked(flags, suite)
-    with suite.taken():  # so that nothing is added to a suite that somebody else carries out
+    with suite.taken():  # so that no other process extends or runs the suite
         words = shlex.join(["yurii", "suite", *arguments])
         here = f"cd {shlex.quote(os.getcwd())} && {words}"
         runs = suite.runs() if request is None else suite.extend(request, here)
@@ -118,7 +118,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _asked(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request | None]:
-    """The data, and what is asked for; None is all of the suite that is there."""
+    """The data, and the request; None means all runs that the suite has."""
     if flags.study is not None:
         return _of_study(flags, read_study(flags.study))
     if not (flags.rules or flags.arm) and suite.exists:
@@ -137,7 +137,7 @@ def _asked(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request | None]:
 
 
 def _of_study(flags: Flags, study: Study) -> tuple[Path, Request]:
-    """What a study's file asks for; flags may not contradict it."""
+    """The request of a study's file; flags must not contradict it."""
     for name in ("rules", "arm", "grid", "set", "seeds", "baseline"):
         if getattr(flags, name):
             raise ConfigError(
@@ -189,7 +189,7 @@ def _baseline(wanted: str | None, arms: Sequence[ArmSpec], suite: SuiteFolder) -
 
 
 def cores() -> int:
-    """That this process may use."""
+    """CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -238,7 +238,7 @@ def _executor(flags: Flags, suite: SuiteFolder, data: Path, runs: int) -> tuple[
 
 
 def _submit(launch: Launch, runs: Sequence[RunSpec]) -> int:
-    """Put all that is not finished into the queue, and leave."""
+    """Submit all unfinished runs, and return."""
     left = [each for each in runs if not each.finished]
     for slot, each in enumerate(left):
         launch(each, slot)
@@ -268,7 +268,7 @@ def _end(suite: SuiteFolder, runs: Sequence[RunProgress], *, report: bool) -> in
 
 
 def _table(suite: SuiteFolder) -> None:
-    """What came out so far."""
+    """The results so far."""
     try:
         for comparison in collect([suite.path]):
             print(

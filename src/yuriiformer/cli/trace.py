@@ -1,4 +1,4 @@
-"""``yurii trace``: a model looked at from the inside, one text at a time."""
+"""``yurii trace``: what happens inside a model, one text at a time."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Flags:
     data: Path | None = None
     """Where the runs' data (their tokeniser) are, if they were moved."""
     json: bool = False
-    """Print what trace.json holds, and write nothing."""
+    """Print the content of trace.json, and write nothing."""
 
 
 DESCRIPTION = (
-    "Run a trained model on a text and record what happens on the way, layer by layer and token by "
-    "token: norms, cosines and ways of the streams, attention's entropy, energies, the prediction "
+    "Run a trained model on a text and record what happens, layer by layer and token by token: "
+    "norms, cosines and trajectories of the streams, attention's entropy, energies, the prediction "
     "as it forms. Writes trace.json and depth.html, a page to explore it that needs no network. "
     "The model computes what it always does, to the bit."
 )
@@ -107,7 +107,7 @@ def _identity(loaded: LoadedModel) -> str:
 
 
 def _labels(loaded: Sequence[LoadedModel]) -> list[str]:
-    """The rules' names; where they are the same, the folders'; where those are, their paths."""
+    """The rules' labels; if they are equal, the folders' names; if those are equal, their paths."""
     for labels in (
         [each.model.config.rule.label for each in loaded],
         [each.path.name for each in loaded],
@@ -157,7 +157,7 @@ def _texts(
     if work > MOST_WORK:
         raise ConfigError(
             f"{flags.sequences:,} sequences of {length} tokens through "
-            f"{loaded.model.config.n_layer} layers are too many to look at one by one: give fewer "
+            f"{loaded.model.config.n_layer} layers are too many to trace: give fewer "
             "with --sequences or --max-tokens"
         )
     for number, start in enumerate(validation_starts(len(val), context, flags.sequences)):

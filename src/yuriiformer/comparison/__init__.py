@@ -1,1 +1,1 @@
-"""Arms, studies and suites of them: run, compared, archived."""
+"""Arms, studies and suites: run, compared, archived."""

@@ -1,10 +1,10 @@
-"""An archive keeps what a suite came to, without its runs: small, plain, checksummed.
+"""An archive keeps the results of a suite without its runs: small, plain, checksummed.
 
     archive.json              what was compared, the study and its history, the runs and their sums
     runs/ARM/seed-0.json.gz   one run: its config.json, validations, training curve, coefficients
 
 Every validation is kept. A training curve of more than `MOST` steps is thinned, keeping the steps
-of validations; coefficients are kept at `MOMENTS` times at most. Where things stood on a machine is
+of validations; coefficients are kept at `MOMENTS` times at most. Paths on the machine are
 not kept, and a run that has not finished is left for later.
 """
 
@@ -39,7 +39,7 @@ KEPT = ("format", "config", "data", "resolved", "plan", "versions", "changes")  
 
 @dataclass(frozen=True)
 class Archived:
-    """What an archive was given: runs added, runs it had already, runs left for later."""
+    """The number of runs that were added, that were there already, and that are left for later."""
 
     added: int
     known: int
@@ -74,14 +74,14 @@ def write_archive(record: SuiteRecord, folder: Path) -> Archived:
             listed[entry.name] = _store(folder, entry, entry.run)
     for name, each in listed.items():
         if each["file"] is not None:
-            _bytes(folder, name, each)  # whole, also those that were there before
+            _bytes(folder, name, each)  # also checks the runs that were there before
     folder.mkdir(parents=True, exist_ok=True)
     _save(folder, {"format": FORMAT, "definition": definition, "runs": listed})
     return Archived(added, known, left)
 
 
 def read_archive(folder: Path) -> SuiteRecord:
-    """What the archive holds; anything damaged is named."""
+    """The content of an archive; an error names a damaged file."""
     content = _load(folder)
     entries = []
     for name, each in content["runs"].items():
@@ -91,7 +91,7 @@ def read_archive(folder: Path) -> SuiteRecord:
 
 
 def _save(folder: Path, content: Mapping[str, Any]) -> None:
-    """With the checksum of its own bytes, in which the checksum itself is zeros."""
+    """With the checksum of the file, computed with zeros in place of the checksum."""
     blank = json.dumps({"sha256": ZEROS, **content}, indent=1, ensure_ascii=False) + "\n"
     write_text(folder / ARCHIVE, blank.replace(ZEROS, _sum(blank.encode()), 1))
 
@@ -118,7 +118,7 @@ def _load(folder: Path) -> dict[str, Any]:
 
 
 def _definition(record: SuiteRecord) -> dict[str, Any]:
-    """The suite's, without what is this machine's."""
+    """The suite's definition without paths and commands of this machine."""
     kept = {key: value for key, value in record.definition.items() if key != "commands"}
     data = {key: value for key, value in kept["data"].items() if key != "folder"}
     return {**kept, "data": data}
@@ -148,7 +148,7 @@ def _merged(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> dict[str,
 
 
 def _merged_study(folder: Path, old: Any, new: Any) -> dict[str, Any]:
-    """The later of two states of one study, with everything that was written down on the way."""
+    """The later of two states of one study, with the history of both."""
     for before, after in ((old, new), (new, old)):
         try:
             grown(before["definition"], after["definition"])
@@ -189,8 +189,8 @@ def _store(folder: Path, entry: Entry, run: Run) -> dict[str, Any]:
 
 
 def _same(folder: Path, listed: Mapping[str, Any], entry: Entry) -> bool:
-    """Whether the archive has this very run; another one of its name is refused, a damaged one is
-    to be written again."""
+    """Whether the archive has this run. A different run of the same name is an error; a damaged one
+    is written again."""
     try:
         old = _run(folder, entry.name, listed)
     except RunError:
@@ -232,7 +232,7 @@ def _content(run: Run) -> dict[str, Any]:
 
 
 def _kept(curves: Curves) -> Any:
-    """Which training records are kept: all, or every so many and those of validations."""
+    """Which training records are kept: all, or every n-th and those of validations."""
     count = len(curves.step)
     if count <= MOST:
         return np.arange(count)
@@ -257,7 +257,7 @@ Moments = Sequence[tuple[int, Mapping[str, Sequence[float]]]]
 
 
 def _coefficients(moments: Moments) -> dict[str, Any]:
-    """Of float32 numbers, as coefficients are, nine digits tell all."""
+    """Nine digits are enough for float32 numbers, which coefficients are."""
     numbers = np.array([v for _, values in moments for layers in values.values() for v in layers])
     single = bool(np.array_equal(numbers.astype(np.float32), numbers, equal_nan=True))
 

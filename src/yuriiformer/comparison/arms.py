@@ -27,7 +27,7 @@ from yuriiformer.training.presets import preset
 
 TRUE, FALSE = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
 LONGEST = 120  # bytes of a folder's name
-OWN = {"rule", "seed", "vocab_size", "valid_vocab"}  # not an arm's to set
+OWN = {"rule", "seed", "vocab_size", "valid_vocab"}  # an arm cannot set these
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ArmSpec:
 
 
 def slug(text: str) -> str:
-    """A name for a folder: letters of any script, and not longer than file systems take."""
+    """A name for a folder: letters of any script, and not too long for file systems."""
     name = re.sub(r"[^\w.=+,-]+", "-", text).strip("-.") or "arm"
     if len(name.encode()) > LONGEST:
         name = f"{name[: LONGEST // 5]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
@@ -84,7 +84,7 @@ def make_arms(names: Sequence[str], texts: Sequence[str], grid: Sequence[str]) -
 
 
 def check_names(arms: Sequence[Mapping[str, Any]]) -> None:
-    """That no two are called the same, as a label or as a folder (some know no capitals)."""
+    """Check that labels and folder names are unique (some file systems ignore case)."""
     for one, two in itertools.combinations(arms, 2):
         if one["label"] == two["label"] or one["slug"].lower() == two["slug"].lower():
             raise ConfigError(
@@ -163,7 +163,7 @@ def _kinds() -> dict[str, Any]:
 
 
 def _convert(name: str, kind: Any, text: str) -> Any:
-    """Text as a value of a field; whether it is a good one is the configuration's to say."""
+    """Text as a value of a field's type; the configuration checks its range."""
     if get_origin(kind) in (Union, types.UnionType):
         kinds = [each for each in get_args(kind) if each is not type(None)]
         if text.lower() == "none":

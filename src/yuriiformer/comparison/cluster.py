@@ -1,8 +1,8 @@
 """Runs on a cluster, through submitit (SLURM, or its local executor).
 
 A job that is preempted or reaches its time limit is put into the queue again by submitit; the run
-then resumes from its last checkpoint. Leaving the suite leaves the jobs: the same command finds
-them again.
+then resumes from its last checkpoint. Interrupting the suite does not end its jobs:
+the same command finds them again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Cluster:
     """What a job asks the cluster for."""
 
     kind: str = "auto"
-    """auto (slurm where it is), slurm, or local: processes on this machine, to try it out."""
+    """auto (slurm if installed), slurm, or local: processes on this machine, to try it out."""
     partition: str | None = None
     """SLURM partition."""
     minutes: int = 24 * 60
@@ -72,19 +72,19 @@ class ClusterJob:
             return None
         try:
             return int(self.job.result())
-        except Exception:  # whatever the job died of; the run's log says it
+        except Exception:  # the reason is in the run's log
             return 1
 
     def stop(self) -> None:
-        """The job stays: who leaves the suite does not mean the cluster."""
+        """Only stop waiting: the job stays in the cluster's queue."""
         self.left = True
 
 
 def cluster(
     suite: SuiteFolder, data: Path, wanted: Cluster, processes: int = 1
 ) -> tuple[Launch, str]:
-    """Submits runs, unless their job of an earlier time is still there; and to what (slurm,
-    local)."""
+    """A function that submits runs (unless an earlier job of the run is still there), and the kind
+    of cluster: slurm or local."""
     try:
         import submitit  # noqa: PLC0415
     except ModuleNotFoundError:
@@ -99,7 +99,7 @@ def cluster(
         try:
             job = executor.submit(task)
         except Exception as error:  # submitit's and subprocess's own, of many kinds
-            raise RunError(f"the cluster takes no job: {one_line(error)}") from None
+            raise RunError(f"the cluster accepts no job: {one_line(error)}") from None
         _remember(suite, run, str(job.job_id))
         return ClusterJob(job)
 

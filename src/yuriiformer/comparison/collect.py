@@ -1,5 +1,4 @@
-"""Runs found in folders, put together into arms: of suites as they say, of loose runs by what
-their configurations have in common."""
+"""Runs found in folders, grouped into arms: by a suite's definition, or by their configurations."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ IDENTITY = ("train_sha256", "val_sha256", "train_tokens", "val_tokens", "tokeniz
 
 @dataclass
 class Found:
-    """What a group of arms is made of, before it is compared."""
+    """A group of arms before the comparison."""
 
     preset: str | None
     arms: dict[str, Arm] = field(default_factory=dict)
@@ -40,8 +39,8 @@ class Found:
         for other in arm.runs:
             if experiment(other) != experiment(run):
                 raise RunError(
-                    f"{other.folder} and {run.folder} are both called {label!r} but have other "
-                    "configurations: compare them in suites with labels of their own"
+                    f"{other.folder} and {run.folder} are both called {label!r} but have different "
+                    "configurations: compare them in suites with different labels"
                 )
             if other.seed == run.seed:
                 raise RunError(
@@ -52,7 +51,7 @@ class Found:
 
 
 def collect(folders: Sequence[Path], baseline: str | None = None) -> list[Comparison]:
-    """The comparisons that folders hold: one for each preset of suites, one of all loose runs."""
+    """The comparisons in folders: one per preset of suites, and one of all single runs."""
     groups: dict[str | None, Found] = {}
     loose: list[Run] = []
     for folder in folders:
@@ -141,13 +140,13 @@ def _varied(runs: Sequence[Run]) -> list[str]:
 
 
 def experiment(run: Run) -> str:
-    """What two runs of one arm have in common."""
+    """A hash of what all runs of one arm have in common."""
     rule = run.config["model"]["rule"]
     return sha256_of_json({"rule": rule, **numbers_of(run.config)})
 
 
 def _check_comparable(runs: Sequence[Run]) -> None:
-    """Losses on other data, or over other validation sequences, are no comparison."""
+    """Check that all runs have the same data and the same validation sequences."""
     first = runs[0]
     for run in runs[1:]:
         for key in IDENTITY:

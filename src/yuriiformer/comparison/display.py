@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from yuriiformer.comparison.progress import RunProgress, RunState
 
-EVERY_SECONDS = 30.0  # between lines where no terminal is
+EVERY_SECONDS = 30.0  # between lines, without a terminal
 WORDS = {"elsewhere": "running elsewhere"}
 
 
@@ -114,7 +114,7 @@ def _times(runs: Sequence[RunProgress], seconds: float) -> list[str]:
 
 
 def _most_interesting(runs: Sequence[RunProgress], rows: int) -> list[RunProgress]:
-    """What a short terminal shows: what runs, then what failed, waits, is finished; in order."""
+    """The rows for a short terminal: running, then failed, waiting, finished; in order."""
     order = ["running", "elsewhere", "failed", "stopped", "waiting", "finished"]
     chosen = sorted(runs, key=lambda each: order.index(each.state))[:rows]
     return [each for each in runs if each in chosen]

@@ -4,7 +4,7 @@ suite.json                what is compared: preset, arms, seeds, data; the study
 configs/ARM/seed-0.json   the configuration that each run is started with
 runs/ARM/seed-0/          the runs, ordinary ones
 logs/ARM/seed-0.log       what each said
-failures.json             runs whose last try failed, and how
+failures.json             runs whose last attempt failed, and why
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RunSpec:
 
     @property
     def finished(self) -> bool:
-        """Whether its last model is there: what comes before it in a run is then, too."""
+        """Whether the final model exists, which a run writes last."""
         try:
             text = (self.folder.checkpoints / FINAL / MANIFEST).read_text(encoding="utf-8")
             return int(json.loads(text)["about"]["step"]) >= self.steps
@@ -94,7 +94,7 @@ class SuiteFolder:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Nobody else carries the suite out meanwhile."""
+        """Lock the suite against other processes."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("ab")
@@ -104,7 +104,7 @@ class SuiteFolder:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise RunError(f"another process is at work on the suite {self.path}") from None
+                raise RunError(f"another process is running the suite {self.path}") from None
             yield
 
     def read(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class SuiteFolder:
         return {name: str(text) for name, text in read_json(self.failures_file).items()}
 
     def note_failure(self, run: RunSpec, text: str | None) -> None:
-        """Remember that a run failed, or (None) that it no longer does."""
+        """Record that a run failed, or (None) that it no longer does."""
         known = self.failures()
         if text is None and run.name not in known:
             return
@@ -158,7 +158,7 @@ class SuiteFolder:
         others = [arm for arm in saved["arms"] if arm["slug"] not in wanted]
         check_names([*others, *(arm.entry() for arm in arms)])
         runs = []
-        for seed in request.seeds:  # all arms of a seed first: then there is something to compare
+        for seed in request.seeds:  # all arms of a seed first, so that arms can be compared early
             for arm in arms:
                 config = arm.config(request.preset, seed, {"threads": threads})
                 run = RunSpec(arm.slug, arm.label, seed, self.path, config.recipe.steps)
@@ -181,7 +181,7 @@ class SuiteFolder:
         }
         write_json(self.file, definition)
         for run, config in runs:
-            if not run.folder.exists:  # what has begun keeps what it was begun with
+            if not run.folder.exists:  # a run that has begun keeps its configuration
                 run.config_file.parent.mkdir(parents=True, exist_ok=True)
                 write_json(run.config_file, config.to_dict())
         return [run for run, _ in runs]
@@ -204,7 +204,7 @@ class SuiteFolder:
             raise RunError(f"{run.config_file} is damaged: {error!r:.80}") from None
 
     def _grown(self, saved: Mapping[str, Any], study: Study | None) -> dict[str, Any] | None:
-        """The study as the suite holds it: what it was begun with, and what came later, when."""
+        """The study as the suite keeps it: its definition, and the history of additions."""
         before = saved.get("study")
         if study is None:
             if before is not None:
@@ -239,7 +239,7 @@ class SuiteFolder:
             )
 
     def check_data(self, data: Mapping[str, Any]) -> None:
-        """That they are the suite's, wherever they stand."""
+        """Check that these are the suite's data, in whatever folder."""
         saved = self.read()
         for key, value in data.items():
             if key != "folder" and saved["data"].get(key) != value:
@@ -253,7 +253,7 @@ class SuiteFolder:
             return
         before, after = self._stored(run).to_dict(), config.to_dict()
         changed = differences(before, after)
-        changed.pop("threads", None)  # those it was begun with are kept
+        changed.pop("threads", None)  # a run keeps its number of threads
         if changed:
             words = [f"{name} {old!s:.40} -> {new!s:.40}" for name, (old, new) in changed.items()]
             raise ConfigError(
@@ -264,7 +264,7 @@ class SuiteFolder:
 
 
 def _entry(text: str, finished: int, added: Mapping[str, Any]) -> dict[str, Any]:
-    """What was written down at one time, and how many runs had finished then."""
+    """An entry of the history: what was added, and how many runs had finished by then."""
     return {
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "finished": finished,

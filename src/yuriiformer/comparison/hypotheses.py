@@ -29,7 +29,7 @@ Word = Literal["supported", "contradicted", "undecided"]
 
 
 class Tested(Protocol):
-    """An arm, as far as a verdict looks at it."""
+    """What a verdict needs of an arm."""
 
     @property
     def label(self) -> str: ...
@@ -40,7 +40,7 @@ class Tested(Protocol):
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """A study as its suite holds it: its definition, and what was written down when."""
+    """A study as its suite keeps it: its definition and its history."""
 
     definition: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
@@ -71,7 +71,7 @@ class StudyRecord:
         return [each for entry in self.history if entry["finished"] for each in entry[kind]]
 
     def remarks(self) -> list[str]:
-        """What came late, for everyone to see."""
+        """A remark for everything that was added late."""
         said = []
         for entry in self.history:
             for kind in ("arms", "seeds", "hypotheses"):
@@ -111,7 +111,7 @@ class Verdict:
 
 @dataclass
 class _Test:
-    """A hypothesis on the way to its verdict: three p values, then the same corrected."""
+    """The test of a hypothesis: three p values, later corrected."""
 
     hypothesis: Hypothesis
     differences: list[float]
@@ -151,7 +151,7 @@ def _test(study: StudyRecord, hypothesis: Hypothesis, arms: Mapping[str, Tested]
 
 
 def _missing(study: StudyRecord, arms: Sequence[Tested | None], common: Sequence[int]) -> str:
-    """Why nothing can be decided yet, if so."""
+    """Why nothing can be decided yet; empty if it can."""
     for arm in arms:
         if arm is not None and arm.broken:
             return f"seeds of {arm.label} failed or diverged"
@@ -162,8 +162,8 @@ def _missing(study: StudyRecord, arms: Sequence[Tested | None], common: Sequence
 
 
 def _correct(family: Sequence[_Test]) -> None:
-    """Holm's correction within a family. Each p that a claim may rest on is corrected among its
-    like; the claims themselves, of either kind, among each other."""
+    """Holm's correction within a family. Each kind of p is corrected among its own kind; the
+    p values of the claims are corrected together."""
     claims = [t.p["within" if t.hypothesis.direction == "equal" else "zero"] for t in family]
     columns: dict[str, list[float | None]] = {"claim": holm(claims)}
     for name in ("zero", "beyond"):

@@ -1,4 +1,4 @@
-"""The paper's figures, to set results beside. They stand in ``paper_figures.toml``."""
+"""The paper's figures, for comparison. They are in ``paper_figures.toml``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VOCABULARY = 50304
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """What the paper prints for a rule: one value a metric, or two candidates of unclear label."""
+    """The paper's figures for a rule: one value per metric, or two candidates of unclear label."""
 
     best: tuple[float, ...]
     final: tuple[float, ...]
@@ -73,7 +73,7 @@ def paper_figure(preset_name: str | None, rule_name: str) -> PaperFigure | None:
 
 
 def figure_of_rule(preset_name: str | None, rule: Rule) -> PaperFigure | None:
-    """The same for a rule itself: its equations must be the paper's, not its name alone."""
+    """The same for a rule: not only its name, also its equations must be the paper's."""
     if rule.name not in paper or paper[rule.name].assigns != rule.assigns:
         return None
     return paper_figure(preset_name, rule.name)

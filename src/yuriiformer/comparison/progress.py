@@ -1,4 +1,4 @@
-"""How far the runs of a suite are, told by the records they write."""
+"""The progress of the runs of a suite, read from their records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RunState = Literal["waiting", "running", "elsewhere", "finished", "failed", "sto
 
 @dataclass
 class RunProgress:
-    """One run, as seen from outside."""
+    """The progress of one run."""
 
     run: RunSpec
     state: RunState = "waiting"
@@ -24,14 +24,14 @@ class RunProgress:
     val_loss: float | None = None
     best: float | None = None
     speed: float | None = None
-    said: str = ""  # what it ended with, if it failed
+    said: str = ""  # the error, if it failed
     began: float = 0.0
     first: int = 0
     logged: int = 0  # bytes that its log had before this try
     _tail: MetricsTail | None = field(default=None, repr=False)
 
     def start(self, state: RunState) -> None:
-        """It runs, from the step that its records have reached."""
+        """The run starts from the step of its last record."""
         self.look()
         self.state, self.began, self.first = state, time.monotonic(), self.step
         self.logged = self.run.log.stat().st_size if self.run.log.exists() else 0

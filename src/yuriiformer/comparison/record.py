@@ -1,4 +1,4 @@
-"""What a suite came to: its definition and its runs, wherever they are read from."""
+"""The results of a suite: its definition and its runs, from a folder or an archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from yuriiformer.runs.run import Run, read_run
 
 @dataclass(frozen=True)
 class Entry:
-    """A run that was asked for; ``missing`` says why there is none to look at."""
+    """A run of the suite; ``missing`` is the reason if there is none yet."""
 
     label: str
     slug: str

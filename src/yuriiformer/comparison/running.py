@@ -1,7 +1,7 @@
-"""A suite's runs, carried out: some at a time, each a process of its own.
+"""Runs the runs of a suite: several at a time, each in its own process.
 
-A run that fails does not stop the others. What is finished is left alone, what was interrupted
-resumes, so the same suite can be started again at any time.
+A run that fails does not stop the others. Finished runs are kept and interrupted ones resume, so a
+suite can be started again at any time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Job(Protocol):
 
 
 class SuiteListener(Protocol):
-    """Is shown the runs now and then."""
+    """Receives the progress of the runs and remarks."""
 
     def show(self, runs: Sequence[RunProgress]) -> None: ...
     def say(self, text: str) -> None: ...
@@ -44,7 +44,7 @@ Launch = Callable[[RunSpec, int], Job]
 
 
 def command(run: RunSpec, data: Path, processes: int = 1) -> list[str]:
-    """What carries a run out, begun or resumed."""
+    """The command that begins or resumes a run."""
     paths = [os.path.abspath(path) for path in (run.config_file, data, run.folder.path)]
     train = ["train", "--config", paths[0], "--data", paths[1], "--out", paths[2], "--resume"]
     if processes == 1:
@@ -54,7 +54,7 @@ def command(run: RunSpec, data: Path, processes: int = 1) -> list[str]:
 
 
 def printed(run: RunSpec, data: Path, processes: int = 1) -> str:
-    """The same for a shell, with ``yurii`` as it is installed."""
+    """The same for a shell, with the installed ``yurii``."""
     program = "yurii" if processes == 1 else "torchrun"
     return shlex.join([program, *command(run, data, processes)[3:]])
 
@@ -71,7 +71,7 @@ class LocalJob:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=os.environ | environment | {PARENT: str(os.getpid())},
-                start_new_session=True,  # a Ctrl-C is for the suite, which passes it on once
+                start_new_session=True,  # Ctrl-C goes to the suite, which passes it on once
             )
 
     def poll(self) -> int | None:
@@ -83,7 +83,7 @@ class LocalJob:
 
 
 def local(data: Path, gpus: Sequence[str] = (), processes: int = 1) -> Launch:
-    """Starts runs here; with ``gpus``, each slot has its own."""
+    """Starts runs on this machine; with ``gpus``, each slot uses its own."""
 
     def launch(run: RunSpec, slot: int) -> Job:
         device = {"CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)]} if gpus else {}
@@ -146,7 +146,7 @@ def _start(
     jobs: int,
     listener: SuiteListener,
 ) -> None:
-    """Fill the free slots. A run that some other process trains right now is waited for."""
+    """Fill the free slots. A run that another process is training is waited for."""
     for progress in filter(_waits, seen):
         if progress.run.folder.busy:
             if progress.state == "waiting":
@@ -181,7 +181,7 @@ def _end(suite: SuiteFolder, progress: RunProgress, code: int, listener: SuiteLi
     if code == EXIT_CODE:
         progress.end("stopped")
         return
-    if progress.state == "stopped" and code < 0:  # it died of the signal before it could save
+    if progress.state == "stopped" and code < 0:  # the signal ended it before it could save
         progress.end("stopped")
         return
     said = last_words(run.log, progress.logged) or f"exit code {code}"
@@ -193,7 +193,7 @@ def _end(suite: SuiteFolder, progress: RunProgress, code: int, listener: SuiteLi
 
 
 def last_words(log: Path, start: int = 0) -> str:
-    """The last line of a log, from a byte on, that says what went wrong."""
+    """The last error message of a log, from byte ``start`` on."""
     try:
         lines = log.read_bytes()[start:].decode("utf-8", "replace").splitlines()[-200:]
     except OSError:

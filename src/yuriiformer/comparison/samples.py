@@ -38,7 +38,7 @@ def sample_run(
     folder: RunFolder, sampling: SampleSettings, data: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """The run's samples: those in its folder, if they are of this checkpoint and these settings,
-    else new ones. ``data`` are other places where the run's data may stand by now."""
+    else new ones. ``data`` are other folders that may hold the run's data."""
     settings = {**asdict(sampling), "prompts": list(sampling.prompts)}
     made_from = {**about(find_checkpoint(folder)), "settings": settings}
     known = read_samples(folder.path)
@@ -65,7 +65,7 @@ def sample_run(
 def samples_of(
     folder: RunFolder, sampling: SampleSettings, data: Sequence[Path] = ()
 ) -> tuple[list[dict[str, Any]], str]:
-    """The same for a page: the samples, and a line on them or on why there are none."""
+    """The same for a page: the samples, and a line about them or the reason why there are none."""
     try:
         made = sample_run(folder, sampling, data)
     except (YuriiError, OSError) as error:

@@ -1,7 +1,7 @@
 """Paired comparison over seeds.
 
 Two arms of the same seed see the same batches in the same order and start from the same tensors,
-so what counts is their difference seed by seed, d_1 … d_n:
+so they are compared by their differences seed by seed, d_1 … d_n:
 
     mean      d̄ = Σ d_i / n                  s² = Σ (d_i - d̄)² / (n - 1)
     interval  d̄ ± t(0.975, n - 1) s / √n
@@ -83,7 +83,7 @@ def paired(
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down correction; what is None is no test, and not counted."""
+    """Holm's step-down correction; None is not a test and is not counted."""
     known = sorted((p, index) for index, p in enumerate(ps) if p is not None)
     corrected: list[float | None] = [None] * len(ps)
     largest = 0.0
@@ -109,7 +109,7 @@ def t_test(
     if np.ptp(differences) == 0:
         off = differences[0] - bound
         return float(off == 0 if alternative == "two-sided" else off >= 0)
-    with warnings.catch_warnings():  # of nearly equal numbers: rounding decides, as it does there
+    with warnings.catch_warnings():  # scipy warns of nearly equal numbers
         warnings.simplefilter("ignore", RuntimeWarning)
         return float(stats.ttest_1samp(differences, bound, alternative=alternative).pvalue)
 

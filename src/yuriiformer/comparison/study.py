@@ -1,7 +1,7 @@
-"""A study is a file: what is asked, what is compared, and what is expected, before anything runs.
+"""A study is a file, written before the runs: the question, the arms, the hypotheses.
 
 docs/comparing.md shows one with every key. A study that has begun can grow (arms, seeds,
-hypotheses), but what stood in it stays; what came after the first finished run is marked as late.
+hypotheses) but not change otherwise; what is added after the first finished run is marked as late.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _hypothesis(number: int, entry: Mapping[str, Any], labels: Sequence[str]) ->
 
 
 def _check_hypotheses(hypotheses: Sequence[Hypothesis], families: Mapping[str, str]) -> None:
-    """No claim twice, and no family that is another one misspelt."""
+    """Check that claims are unique and that no family is another one misspelt."""
     claims = [each.claim for each in hypotheses]
     twice = [claim for claim in claims if claims.count(claim) > 1]
     if twice:
@@ -289,7 +289,7 @@ def _list(data: Mapping[str, Any], key: str, kind: type) -> list[Any]:
 
 
 def grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """What a study's new definition adds to the one that has begun; anything else is refused."""
+    """What a study's new definition adds to the one that has begun; other changes are errors."""
     for key in ("title", "question", "preset", "metric", "settings", "baseline", "families"):
         if before[key] != after[key]:
             raise ConfigError(f"{key} changed from {_short(before[key])} to {_short(after[key])}")

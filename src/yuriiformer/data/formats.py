@@ -31,7 +31,7 @@ def zstd_error() -> type[Exception]:
 class _Zstd(io.RawIOBase):
     """Frames of a .zst file, one after the other.
 
-    By hand because the library's own reader takes a cut file for a complete one.
+    Written here because the library's own reader accepts a truncated file as complete.
     """
 
     def __init__(self, raw: IO[bytes]) -> None:

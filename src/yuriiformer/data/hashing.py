@@ -1,7 +1,7 @@
 """Hashes of integers: the source of every seeded decision about data.
 
-Written by hand because the result must never change: numpy's generators may differ between
-versions, and the order of training data and the split of documents are fixed by golden values.
+Written here because the result must never change: numpy's generators may differ between versions.
+The order of training data and the split of documents are fixed by golden values.
 The mixing function is SplitMix64's (Steele, Lea, Flood 2014), on numpy's unsigned 64-bit integers.
 """
 

@@ -48,7 +48,7 @@ class Hub:
         first = 0
         for split in self.splits:
             rows, before = self._open(split), 0
-            if len(self.splits) == 1:  # what is skipped need not be fetched again
+            if len(self.splits) == 1:  # skipped records are not fetched
                 rows, first, before, skip = rows.skip(skip * RECORDS), skip * RECORDS, 0, 0
             for batch in self._batches(rows):
                 if skip:

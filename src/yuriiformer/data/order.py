@@ -2,12 +2,12 @@
 
 Epochs go over non-overlapping blocks of T tokens, each block exactly once per epoch, in an order
 shuffled anew in every epoch; from the second epoch on, block boundaries are shifted by a seeded
-offset in [0, T). What a step trains on does not depend on the number of processes, on the size of
-micro-batches, or on whether the run was resumed, and any step can be asked for at any time.
+offset in [0, T). The data of a step do not depend on the number of processes, on the size of
+micro-batches, or on whether the run was resumed; any step can be computed at any time.
 
 The shuffle of an epoch is a keyed permutation computed point by point ("swap or not", Hoang,
-Morris and Rogaway 2012), so no list of blocks is ever made: at OpenWebText's 8.42 million blocks
-a step costs milliseconds and next to no memory.
+Morris and Rogaway 2012), so no list of blocks is made: at OpenWebText's 8.42 million blocks a
+step costs milliseconds and almost no memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Starts = NDArray[np.int64]
 
 MAX_EPOCHS = 2**24  # their sizes are kept in a table
 
-_OFFSET, _PERMUTATION = 1, 2  # what a hash is for, so that no two uses share one
+_OFFSET, _PERMUTATION = 1, 2  # the purpose of a hash: no two purposes share one
 
 
 def _whole(name: str, value: object, least: int | None) -> int:
@@ -32,10 +32,10 @@ def _whole(name: str, value: object, least: int | None) -> int:
 
 
 def permute(index: Words, size: Words, seed: int, epoch: Words, rounds: int) -> Words:
-    """Where a seeded permutation of range(size) sends each index, for each one's own epoch.
+    """The image of each index under a seeded permutation of range(size), in its own epoch.
 
-    In every round a point may trade places with its partner (K − x) mod size: the bit that decides
-    depends on the pair, so both partners agree and the round is a permutation, whatever the size.
+    In every round a point may swap with its partner (K − x) mod size. The deciding bit depends on
+    the pair, so both partners agree, and each round is a permutation for any size.
     """
     present, which = np.unique(epoch, return_inverse=True)
     keys = hash_words(seed, _PERMUTATION, present, np.arange(2 * rounds)[:, None])
@@ -145,7 +145,7 @@ class BatchOrder:
 
 
 def validation_starts(n_tokens: int, context: int, sequences: int) -> Starts:
-    """Blocks in file order; a set that is too small is gone through again from its start."""
+    """Blocks in file order; a split that is too small is read again from its start."""
     order = BatchOrder(n_tokens, context, sequences)
     return context * (np.arange(sequences, dtype=np.int64) % order.blocks)
 

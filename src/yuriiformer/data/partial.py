@@ -1,9 +1,9 @@
-"""The folder of an unfinished preparation: what is in it is either complete or can be resumed.
+"""The folder of an unfinished preparation, which can be resumed at any time.
 
-All work is done in ``OUT.partial``. A journal says what is being made and how far it is; it is
-written first of all, and then each time after the tokens it speaks of are on the disk, so after a
-crash the files are cut back to what the journal knows. At the end the whole folder is renamed to
-``OUT``, in one step: nothing unfinished ever bears the name of something finished.
+All work is done in ``OUT.partial``. A journal records the settings and the progress. It is written
+first, and then each time after the tokens that it counts are on the disk; after a crash the files
+are truncated to what the journal counts. At the end the whole folder is renamed to ``OUT`` in one
+step, so an unfinished folder never has the name of a finished one.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class Partial:
         try:
             if restart:
                 self._clear()
-            self._go_on()
+            self._resume()
         except BaseException:
             self.close()
             raise
 
     def _take(self) -> None:
-        """Make the folder, and make sure that nobody else works in it."""
+        """Make the folder and lock it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = (self.folder / LOCK).open("wb")
         try:
@@ -96,7 +96,7 @@ class Partial:
         """Everything is written; only the last rename is missing."""
         return (self.folder / META).is_file() and not (self.folder / JOURNAL).exists()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if self.finished:
             meta = self._load(META)
             self._same_plan({key: meta.get(key) for key in ("settings", "source", "format")})
@@ -111,7 +111,7 @@ class Partial:
             except (KeyError, TypeError, ValueError):
                 raise self._damaged(JOURNAL) from None
         else:
-            self._clear()  # files without a journal: nobody knows what they are
+            self._clear()  # files without a journal are of unknown origin
         for split in SPLITS:
             path = self.folder / f"{split}.bin"
             path.touch()
@@ -120,7 +120,7 @@ class Partial:
             size = 2 * self.progress.of(split).tokens
             if path.stat().st_size < size:
                 raise DataError(f"{path} is shorter than its journal says: use --restart")
-            file.truncate(size)  # what the journal does not know of is written again
+            file.truncate(size)  # what the journal does not count is written again
             file.seek(size)
         self.commit()
 
@@ -148,7 +148,7 @@ class Partial:
         self._files[split].write(data)
 
     def commit(self) -> None:
-        """Make what was written so far last."""
+        """Make sure that what was written so far is on the disk."""
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
@@ -156,7 +156,7 @@ class Partial:
         write_json(self.folder / JOURNAL, data)
 
     def finish(self, meta: dict[str, Any]) -> None:
-        """All tokens are written: describe them, and give the folder its name."""
+        """All tokens are written: write the description, and rename the folder."""
         for file in self._files.values():
             file.close()
         write_json(self.folder / META, meta)
@@ -173,7 +173,7 @@ class Partial:
         sync_folder(self.out.parent)
 
     def close(self) -> None:
-        """Let go of the folder, so that another process may resume it."""
+        """Release the folder, so that another process can resume it."""
         for file in self._files.values():
             with suppress(OSError):  # what could not be flushed is not in the journal either
                 file.close()

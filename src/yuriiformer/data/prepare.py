@@ -1,7 +1,7 @@
-"""From documents to token files: streaming, parallel, resumable, the same whatever the workers.
+"""From documents to token files: streaming, parallel, resumable; workers do not change the result.
 
 The files are nanoGPT's: ``train.bin`` and ``val.bin``, flat little-endian uint16. ``meta.json``
-says what they are made of.
+describes them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Settings:
 
 @dataclass
 class Written:
-    """What a worker made of a chunk."""
+    """A chunk, tokenised."""
 
     data: dict[Split, bytes]
     tallies: dict[Split, Tally] = field(default_factory=lambda: {s: Tally() for s in SPLITS})
@@ -135,7 +135,7 @@ def prepare(
             partial.publish()
     except OSError as error:  # a source's own are DataErrors already
         raise DataError(
-            f"{out}.partial cannot be written: {error}; put that right and give the same "
+            f"{out}.partial cannot be written: {error}; fix that and give the same "
             "command again: it resumes"
         ) from error
     finally:
@@ -206,7 +206,7 @@ def _write_all(
     if not progress.train.documents and progress.val.documents:
         raise DataError(
             f"all documents ({progress.val.documents}) fell into the validation split: give more "
-            "documents (a .txt file is one unless <|endoftext|> parts it), or --val-fraction 0"
+            "documents (a .txt file is one unless <|endoftext|> splits it), or --val-fraction 0"
         )
     if not progress.train.documents:
         raise DataError("there is no document with text in this source: nothing to prepare")
@@ -215,7 +215,7 @@ def _write_all(
 def _map(
     chunks: Iterator[Chunk], settings: Settings, tokenizer: Tokenizer, folder: Path, workers: int
 ) -> Iterator[tuple[Chunk, Written]]:
-    """Chunks with what workers made of them, in order, few at a time in memory."""
+    """Chunks and their tokens, in order; only a few are in memory at a time."""
     if workers <= 1:
         for chunk in chunks:
             yield chunk, tokenize_chunk(chunk, settings, tokenizer)
@@ -246,7 +246,7 @@ _worker: dict[str, Any] = {}
 
 
 def _start_worker(settings: Settings, folder: Path) -> None:
-    """Interrupts are the parent's to handle; a worker must not outlive it."""
+    """The parent handles interrupts; a worker ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
 
@@ -267,7 +267,7 @@ def _work(chunk: Chunk) -> Written:
 def _meta(
     partial: Partial, settings: Settings, source: Source, tokenizer: Tokenizer
 ) -> dict[str, Any]:
-    """What the files are and what they are made of. No times, no machine: the same every time."""
+    """The description of the files. Without times and machine names: equal inputs, equal bytes."""
     progress = partial.progress
     splits = {}
     for split in SPLITS:

@@ -1,4 +1,4 @@
-"""What a worker does with a chunk: reads its records, and says what is wrong with them."""
+"""Reads the records of a chunk; errors name the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prepared corpus for people: numbers, samples, and how often tokens occur."""
+"""A prepared corpus as text and plots: numbers, samples, token frequencies."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def describe_store(store: TokenStore, *, context: int, sequences: int) -> dict[s
 
 
 def tales_floor(meta: dict[str, Any]) -> str | None:
-    """What no model can go below, where the text's entropy is known: on generated tales."""
+    """The lowest possible loss, where the entropy of the text is known: on generated tales."""
     if meta["source"]["kind"] != "tales":
         return None
     documents = sum(split["documents"] for split in meta["splits"].values())

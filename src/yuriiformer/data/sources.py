@@ -1,7 +1,7 @@
 """Where documents come from: files of several kinds, and the generated tales (see also `hub`).
 
-A source cuts its records into chunks of about a megabyte without looking into them; workers read
-the chunks (`records`). A record's index is its place in the corpus, whatever becomes of it, so the
+A source cuts its records into chunks of about a megabyte without parsing them; workers read the
+chunks (`records`). A record's index is its place in the corpus, even if it is dropped later, so the
 split of documents depends neither on chunks nor on workers.
 """
 
@@ -53,7 +53,7 @@ class Source(Protocol):
         """Whether the source itself says what is validation."""
 
     def describe(self) -> dict[str, Any]:
-        """For the record: goes into meta.json."""
+        """For meta.json."""
 
     def state(self) -> list[int]:
         """What must not have changed when a preparation is resumed, beside the description."""
@@ -183,7 +183,7 @@ class Files:
 def _between_marks(file: IO[bytes]) -> Iterator[tuple[int, bytes, bool]]:
     """(place, bytes, whether a marker ended it) of every stretch of a file.
 
-    Only what is new is searched, so a long document costs no more than a short one.
+    Only new bytes are searched, so the cost is linear also for long documents.
     """
     place, rest = 0, bytearray()
     while block := file.read(CHUNK_BYTES):

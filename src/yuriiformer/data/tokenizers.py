@@ -35,7 +35,7 @@ class Tokenizer(Protocol):
         """The tokens of each document; a marker inside one is ordinary text."""
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of tokens; what is no valid UTF-8 becomes a replacement character."""
+        """The text of tokens; invalid UTF-8 becomes a replacement character."""
 
 
 def padded(vocab_size: int) -> int:
@@ -107,7 +107,7 @@ class GPT2(_Padded):
             ids: list[int] = gpt2_tokenizer().encode_ordinary(document)
         except BaseException as error:
             # tiktoken's regular expressions overflow their stack on, say, a million spaces. Such
-            # a document has no official tokens; these decode to it all the same.
+            # a document has no official tokens; the tokens of its halves decode to it too.
             if type(error).__name__ != "PanicException" or len(document) < 2:
                 raise
             middle = len(document) // 2

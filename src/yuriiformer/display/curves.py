@@ -14,8 +14,8 @@ REACH = 4.0  # standard deviations after which a Gaussian counts as zero
 def smooth(step: Any, value: Any, sigma: float) -> Floats:
     """Weighted means with Gaussian weights of the distance in steps.
 
-    Weights are normalised over what is there, so ends and gaps (NaN) are not pulled to anything;
-    where a value is NaN the result is NaN as well. Steps must not fall.
+    Weights are normalised over the values that exist, so there is no bias at the ends and at gaps
+    (NaN). Where a value is NaN, so is the result. Steps must be in ascending order.
     """
     x, y = np.asarray(step, dtype=np.float64), np.asarray(value, dtype=np.float64)
     if sigma <= 0 or len(x) < 2:
@@ -53,8 +53,8 @@ def _uneven(x: Floats, y: Floats, there: NDArray[np.bool_]) -> tuple[Floats, Flo
 
 
 def thin(x: Any, y: Any, buckets: int) -> NDArray[np.intp]:
-    """Indices to draw instead of all: the first, the last, and the lowest and highest of each
-    bucket of x, so that no extreme is lost. All of them, if that is no fewer."""
+    """Indices of the points to draw: the first, the last, and the lowest and highest of each bucket
+    of x, so that no extreme is lost. All indices, if that would not be fewer."""
     across, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     n = len(values)
     if n <= 2 * buckets + 2 or across[-1] <= across[0]:
@@ -62,17 +62,17 @@ def thin(x: Any, y: Any, buckets: int) -> NDArray[np.intp]:
     width = (across[-1] - across[0]) / buckets
     bucket = np.minimum((across - across[0]) / width, buckets - 1).astype(np.intp)
     starts = np.flatnonzero(np.diff(bucket, prepend=-1))
-    # Within each bucket the lowest, or the highest, comes first; of a gap its first NaN.
+    # Sorted so that each bucket begins with its lowest (or highest) value, or with its first NaN.
     rising = np.lexsort((np.where(np.isnan(values), np.inf, values), bucket))
     falling = np.lexsort((np.where(np.isnan(values), np.inf, -values), bucket))
     return np.unique(np.concatenate(([0, n - 1], rising[starts], falling[starts])))
 
 
-# The baseline; a page draws it in the colour of its text instead, so that it also shows on dark.
+# The baseline. Pages use their text colour instead, so that it is visible in dark mode.
 BASELINE_COLOUR = "#222222"
-# Okabe and Ito's, told apart by colour-blind readers, without the yellow that vanishes on white.
+# Okabe and Ito's colours for colour-blind readers, without the yellow, which is faint on white.
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#8C8C8C")
-# On and off in widths of the line, as matplotlib counts them: solid, dashed, dotted, dash-dot.
+# On and off in line widths, as in matplotlib: solid, dashed, dotted, dash-dot.
 DASHES: tuple[tuple[float, ...] | None, ...] = (
     None,
     (3.7, 1.6),
@@ -82,7 +82,7 @@ DASHES: tuple[tuple[float, ...] | None, ...] = (
 
 
 def line_style(style: int) -> tuple[str, tuple[float, ...] | None]:
-    """Colour and dash of an arm: 0 is the baseline, others take each colour before a new dash."""
+    """Colour and dash of an arm: 0 is the baseline; others use all colours before the next dash."""
     if style == 0:
         return BASELINE_COLOUR, None
     row, column = divmod(style - 1, len(COLOURS))

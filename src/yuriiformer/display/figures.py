@@ -61,7 +61,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def nothing(text: str) -> Figure:
-    """A figure that says why it is empty."""
+    """An empty figure with the reason as its text."""
     figure = new_figure(WIDTH, 1.2)
     figure.text(0.5, 0.5, text, ha="center", va="center", color=INK)
     return figure
@@ -92,14 +92,14 @@ def save_figure(figure: Figure, path: Path, **options: Any) -> Path:
 
 
 def said(text: str) -> str:
-    """A label as matplotlib shows it: no formula, on one line, not too long."""
+    """A label for matplotlib: dollar signs escaped, on one line, at most `LONGEST` characters."""
     text = printable(text)
     text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
     return text.replace("$", r"\$")
 
 
 def pen(style: int) -> dict[str, Any]:
-    """How a line of a style is drawn: colour, dash, and a marker for those who see no colours."""
+    """The look of a line: colour, dash, and a marker for readers who cannot see the colours."""
     colour, dash = line_style(style)
     return {
         "color": colour,
@@ -112,27 +112,27 @@ def pen(style: int) -> dict[str, Any]:
 
 
 def draw_line(axes: Any, x: Any, y: Any, style: int) -> Line2D:
-    """A line thinned to what can be seen, a marker every so often (others for other styles)."""
+    """A line thinned to visible detail, with a marker now and then (shifted by style)."""
     kept = thin(x, y, POINTS_DRAWN)
     every: Any = (0.02 + 0.013 * (style % 7), 0.16) if len(kept) > 12 else None
     pencil = pen(style)
     if len(kept) == 1 and not pencil["marker"]:
-        pencil["marker"] = "."  # or nothing would be seen
+        pencil["marker"] = "."  # a line of one point is invisible
     pencil |= {"markevery": every, "zorder": 3.5 if style == 0 else 3}
     (line,) = axes.plot(np.asarray(x)[kept], np.asarray(y)[kept], **pencil)
     return line  # type: ignore[no-any-return]
 
 
 def draw_band(axes: Any, x: Any, low: NDArray[Any], high: NDArray[Any], style: int) -> None:
-    """Faint, between two lines."""
+    """A faint band between two lines."""
     kept = np.union1d(thin(x, low, POINTS_DRAWN), thin(x, high, POINTS_DRAWN))
     colour, _ = line_style(style)
     axes.fill_between(np.asarray(x)[kept], low[kept], high[kept], color=colour, alpha=0.15, lw=0)
 
 
 def label_ends(axes: Any, lines: Mapping[str, Line2D], height: float) -> None:
-    """Names beside the right ends of lines, nudged apart, each joined to its line. ``height`` is
-    about that of the axes, in inches."""
+    """Names at the right ends of lines, moved apart, each joined to its line. ``height`` is
+    about the height of the axes, in inches."""
     low, high = axes.get_ylim()
     ends = []
     for name, line in lines.items():
@@ -160,8 +160,8 @@ def label_ends(axes: Any, lines: Mapping[str, Line2D], height: float) -> None:
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Rising places moved apart to at least ``gap``, as little as possible; within 0 and 1 if
-    there is room."""
+    """Ascending positions moved apart to at least ``gap``, as little as possible; within 0 and 1
+    if there is room."""
     groups: list[tuple[float, int]] = []  # mean of (place - index * gap), and how many
     for index, place in enumerate(places):
         mean, count = place - index * gap, 1
@@ -176,7 +176,7 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 
 def legend(figure: Figure, lines: Mapping[str, Line2D]) -> None:
-    """Below all axes; the figure grows by what it takes."""
+    """Below all axes; the figure grows by the height of the legend."""
     labels = [said(name) for name in lines]
     labels = [f" {label}" if label.startswith("_") else label for label in labels]
     longest = max(map(len, labels))
@@ -190,7 +190,7 @@ def legend(figure: Figure, lines: Mapping[str, Line2D]) -> None:
 
 
 def name_lines(figure: Figure, axes: Any, lines: Mapping[str, Line2D], height: float) -> None:
-    """At their ends if they are few, else in a legend; a single line needs no name."""
+    """Name lines at their ends if they are few, else in a legend."""
     if len(lines) > DIRECT:
         legend(figure, lines)
     elif lines:

@@ -14,7 +14,7 @@ from typing import Any
 from yuriiformer.display.curves import palette
 from yuriiformer.files import write_text
 
-# The browser itself refuses every address, whatever the data say.
+# The browser refuses every network address, whatever the data contain.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
@@ -25,8 +25,8 @@ POOLED_FROM = 16
 
 @dataclass(frozen=True)
 class Page:
-    """A kind of page: the room its assets stand in, and their order in the page's frame, after
-    those that all pages share."""
+    """A kind of page: the package that holds its assets, and their order. Assets that all pages
+    share come first."""
 
     room: str
     body: str
@@ -34,7 +34,7 @@ class Page:
     scripts: tuple[str, ...]
 
 
-# What any page may draw with; they know of none.
+# Shared by all pages.
 CHARTS = ("uPlot.iife.min.js", "dom.js", "numbers.js", "chart.js", "intervals.js")
 LOOKS = ("uPlot.min.css", "base.css")
 
@@ -58,12 +58,12 @@ def page_html(page: Page, payload: Mapping[str, Any]) -> str:
             f"<script>\n{text}\n</script>" for text in _all(page, CHARTS, page.scripts)
         ),
     }
-    # One pass: a place's name inside the data is data, not a place.
+    # One pass: a placeholder's name inside the data is not replaced.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("page.html"))
 
 
 def data_json(data: Mapping[str, Any]) -> str:
-    """JSON in which no text can end a script element or begin another."""
+    """JSON in which no text can close a script element or open another."""
     pool: dict[tuple[int, ...], int] = {}
     small = pooled(data, pool)
     whole = {**small, "pool": [list(numbers) for numbers in pool]}
@@ -72,9 +72,9 @@ def data_json(data: Mapping[str, Any]) -> str:
 
 
 def pooled(data: Any, pool: dict[tuple[int, ...], int]) -> Any:
-    """The data with each long list of whole numbers replaced by its place in the pool.
+    """The data with each long list of whole numbers replaced by its index in the pool.
 
-    All runs are measured at the same steps; kept once, the steps do not double a page's size.
+    All runs are measured at the same steps; storing the steps once halves the size of a page.
     """
     if isinstance(data, Mapping):
         return {key: pooled(value, pool) for key, value in data.items()}

@@ -33,8 +33,8 @@ GENERATED_ROWS = 16
 class YuriiLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     """The harness's view of a model and its tokeniser.
 
-    How texts are split into tokens is the harness's own code (`TemplateLM`), how they are cut that
-    of its ``hf`` model. Answers are kept in the file ``cache``, if given, as they are computed.
+    The harness's own code splits texts into tokens (`TemplateLM`); they are cut as in its ``hf``
+    model. Answers are written to the file ``cache``, if given, as they are computed.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class YuriiLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         count, until = int(asked["max_gen_toks"]), [stop for stop in asked["until"] if stop]
         temperature = float(asked.get("temperature") or 1.0) if asked["do_sample"] else 0.0
         sampling = Sampling(temperature, asked.get("top_k") or None, asked.get("top_p"))
-        # As the harness: room for what is to come; where there is none, half of the context.
+        # As in the harness: leave room for the new tokens, or use half of the context.
         room = self.max_length - count if count < self.max_length else max(1, self.max_length // 2)
         prompts = [(self.tok_encode(text) or [self.eot_token_id])[-room:] for text in contexts]
         rows: list[list[int]] = [[] for _ in prompts]

@@ -4,9 +4,9 @@ A task is named as the harness names it, with ``@N`` for N examples before each 
 ``arc_easy@25``; without it, as many as the task's own definition says (mostly none). ``paper`` are
 the four of the paper.
 
-Local files take the place of the hub's in the harness's own definitions, so prompts and scores are
-the harness's. Examples come from the train file, as there; where there is none, from the
-validation file, never the item that is scored.
+Local files replace those of the hub in the harness's own definitions, so prompts and scores are the
+harness's. Examples come from the train file, as there; without one, from the validation file, but
+never the item that is scored.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class LocalTask:
 
     @property
     def source(self) -> str:
-        """Where its examples come from, in words."""
+        """The source of its examples, as text."""
         if not self.spec.shots:
             return "none"
         own = ", the scored item left out" if self.examples == self.scored else ""
@@ -120,12 +120,12 @@ class LocalTask:
         if self.examples_split != "train":
             config |= {"training_split": None, "fewshot_split": self.examples_split}
         if self.examples == self.scored:
-            # Only where examples come from the test split does the harness leave the item out.
+            # The harness leaves out the scored item only if examples come from the test split.
             config["test_split"] = self.layout.scored
         return config
 
     def _dataset(self, **_: Any) -> Any:
-        """In memory: no loader, so neither a network nor a cache of converted files."""
+        """In memory: no loader, so no network and no cache of converted files."""
         from datasets import Dataset, DatasetDict  # noqa: PLC0415
 
         parts = {self.layout.scored: self.scored, self.examples_split: self.examples}

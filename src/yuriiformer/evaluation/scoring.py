@@ -1,10 +1,10 @@
 """Log-likelihoods of continuations, as the evaluation harness asks for them.
 
 A pair of context and continuation is cut from the left where it is longer than the model's
-context, exactly as the harness's own ``hf`` model does. Answers to one question share what comes
-before them: it is read once, and the answers stand one after another behind it, each at the
-positions that follow it and seeing it and itself only. That is the same computation as one row an
-answer with about a quarter of the work.
+context, exactly as the harness's own ``hf`` model does. The answers to one question share their
+context: it is computed once, and the answers follow it one after another. Each answer has the
+positions after the context, and attends to the context and itself only. This gives the same result
+as one row per answer, with about a quarter of the work.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Score(NamedTuple):
 
 
 def cut_left(context: Sequence[int], continuation: Sequence[int], most: int) -> tuple[int, ...]:
-    """What of the context a model of ``most`` positions sees.
+    """The part of the context that a model of ``most`` positions sees.
 
     The harness feeds ``(context + continuation)[-(most + 1):][:-1]``; the continuation, less its
     last token, is the end of that.
@@ -97,7 +97,7 @@ def score_batches(
         share: read a context that several pairs have in common only once.
     """
     whole_number("batch_tokens", batch_tokens, 1, InputError)
-    share = share and oracle_pair(model.config).caches  # such a pair heeds a mask
+    share = share and oracle_pair(model.config).caches  # such a pair supports a mask
     rows = _rows(pairs, model.config.context, share=share)
     training = model.training
     model.eval()
@@ -112,7 +112,7 @@ def score_batches(
 
 
 def _rows(pairs: Sequence[Pair], most: int, *, share: bool) -> list[_Row]:
-    """The longest first: whether memory suffices is known at once."""
+    """The longest first: if memory is too small, it fails at once."""
     rows: list[_Row] = []
     known: dict[tuple[int, ...], _Row] = {}
     for number, (context, continuation) in enumerate(pairs):
@@ -170,7 +170,7 @@ def _lay_out(row: _Row, tokens: Tensor, positions: Tensor, parts: Tensor) -> Non
 def _context(
     rows: list[_Row], positions: Tensor, parts: Tensor, device: torch.device
 ) -> Context | None:
-    """Who sees whom. With one branch a row the plain causal mask does: padding is on the right."""
+    """Positions and mask. With one branch per row the causal mask is enough."""
     if all(len(row.branches) == 1 for row in rows):
         return None
     parts = parts.to(device)
@@ -205,10 +205,10 @@ def model_identity(model: YuriiFormer) -> str:
 
 
 class Answers:
-    """What a model has answered so far: lines of JSON that a killed evaluation resumes from.
+    """The answers of a model so far: lines of JSON from which an interrupted evaluation resumes.
 
-    Lines are only ever added. One that a crash cut short, or that is damaged, is passed over: its
-    answer is computed again.
+    Lines are only appended. A line that is incomplete or damaged is ignored, and its answer is
+    computed again.
     """
 
     def __init__(self, path: Path | None, identity: str) -> None:

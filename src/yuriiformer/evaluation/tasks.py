@@ -1,4 +1,4 @@
-"""Tasks of EleutherAI's lm-evaluation-harness, run and put into plain data. Needs lm_eval."""
+"""Runs tasks of EleutherAI's lm-evaluation-harness; results are plain data. Needs lm_eval."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def evaluate_tasks(
         limit: only the first so many items of a task.
         tasks_data: a folder of local files; without it the harness loads from the hub.
         cache: a file of answers; what is in it is not computed again.
-        begin: told of each task before its texts are made.
-        tell: told how many of a task's requests are answered.
+        begin: called with each task before its texts are made.
+        tell: called with the number of answered requests of a task.
     """
     lm = YuriiLM(model, tokenizer, batch_tokens=batch_tokens, cache=cache, tell=tell)
     yield from run_tasks(lm, tasks, limit=limit, tasks_data=tasks_data, begin=begin)
@@ -138,7 +138,7 @@ def _simple_evaluate(lm: LM, spec: TaskSpec, loaded: list[Any], limit: int | Non
             )
     except YuriiError:
         raise
-    except ValueError as error:  # a task that runs code, that wants images, …
+    except ValueError as error:  # a task that runs code, needs images, …
         raise ConfigError(f"task {spec.name!r} cannot be run: {one_line(error)}") from None
     return found
 
@@ -184,7 +184,7 @@ def _number(value: Any) -> float | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the harness's bars and remarks, and the hub's."""
+    """Without progress bars and log messages of the harness and the hub."""
     loggers = [logging.getLogger(name) for name in ("lm_eval", "datasets", "huggingface_hub")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -199,8 +199,8 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _without_survey() -> Iterator[None]:
-    """The harness would ask git, compilers and drivers who they are: for seconds at every task,
-    and git answers aloud where there is no repository. Nothing of it goes into a result."""
+    """The harness would collect versions of git, compilers and drivers: seconds for every task, and
+    messages of git outside a repository. No result contains them."""
     names = [n for n in ("add_env_info", "get_git_commit_hash") if hasattr(evaluator, n)]
     kept = {name: getattr(evaluator, name) for name in names}
     for name in names:
@@ -214,7 +214,7 @@ def _without_survey() -> Iterator[None]:
 
 @contextmanager
 def _generators_kept() -> Iterator[None]:
-    """The harness seeds every generator there is."""
+    """Restore all random number generators: the harness seeds them."""
     states = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng():
@@ -226,7 +226,7 @@ def _generators_kept() -> Iterator[None]:
 
 @contextmanager
 def _offline(*, active: bool) -> Iterator[None]:
-    """Tell the hub's client that there is no network."""
+    """Make the hub's client work offline."""
     names = ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE") if active else ()
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))

@@ -12,7 +12,7 @@ PERCENT = ("acc", "exact_match", "f1", "em", "mcc")  # metrics that are shares
 
 
 def validation_text(found: Mapping[str, Any], *, judged: bool) -> str:
-    """The losses; ``judged`` by a run that has a validation split of its own."""
+    """The losses; ``judged``: whether a run has a validation split of its own."""
     what = found.get("model")
     if "step" in found:
         what = f"{found['checkpoint']} checkpoint, step {found['step']:,}"

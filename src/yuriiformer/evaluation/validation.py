@@ -1,9 +1,9 @@
 """Validation loss: by the paper's protocol, as a run records it, and exact over the whole split.
 
 The protocol's loss is over the same sequences as in training (their number is the run's own; a
-small split is gone through again). The exact one predicts every token of the split once but the
-first, which has nothing before it: windows of the model's context that do not overlap, the last
-one shorter. Both count end-of-text tokens and, as training does, give padded ids their share.
+small split is read again from its start). The exact one predicts every token of the split once,
+except the first, which has no context: windows of the model's context that do not overlap, the last
+one shorter. Both count end-of-text tokens and, as in training, include padded ids in the softmax.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Loss:
 
 
 def own_devices(device: torch.device) -> list[torch.device]:
-    """The GPU in use, if it is one, whose generator is to be left alone too."""
+    """The GPU in use, if any: its generator must be restored too."""
     return [device] if device.type == "cuda" else []
 
 
@@ -149,7 +149,7 @@ def _loss(
             tell(done, total)
 
     result = total_loss(model, batches())
-    assert result is not None  # nobody asks it to stop
+    assert result is not None  # it is never asked to stop
     return Loss(*result)
 
 
@@ -158,7 +158,10 @@ def text_bytes(store: TokenStore) -> int:
     tokenizer = store.tokenizer()
     ends = np.flatnonzero(store.val == tokenizer.end_of_text)
     count, start = 0, 0
-    for end in [*ends.tolist(), len(store.val)]:  # a document at a time: characters are whole
+    for end in [
+        *ends.tolist(),
+        len(store.val),
+    ]:  # by document: no character is cut
         count += len(tokenizer.decode(store.val[start:end].tolist()).encode())
         start = end + 1
     return count

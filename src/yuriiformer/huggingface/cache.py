@@ -1,8 +1,8 @@
 """transformers' key/value caches as the slots of a rule's attention calls.
 
-Such a cache has "layers", each with the keys and values of one attention. A block of a rule may ask
-attention twice, or (the last one) not at all; so cache layers are counted over the attention calls
-of all blocks, as the blocks' programs make them.
+Such a cache has "layers", each with the keys and values of one attention. A block of a rule may
+call attention twice, or (the last one) not at all. So cache layers are numbered over the attention
+calls of all blocks.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def number_slots(programs: Iterable[Program]) -> list[dict[int, int]]:
 
 
 def block_caches(cache: Any, slots: list[dict[int, int]]) -> list[BlockSlots]:
-    """The cache as the slots of each block; it is given the layers it lacks."""
+    """The cache as the slots of each block; missing layers are added."""
     needed = sum(map(len, slots))
     layers = cache.layers
     if layers and cache.layer_class_to_replicate is None:  # made for one call per block
         if len(layers) < needed and int(cache.get_seq_length()) > 0:
             raise InputError(
-                f"the cache has {len(layers)} layers, but this model's rule needs {needed}: it is "
-                "of another model"
+                f"the cache has {len(layers)} layers, but this model's rule needs {needed}: it "
+                "belongs to another model"
             )
         layers.extend(copy.deepcopy(layers[0]) for _ in range(needed - len(layers)))
     return [BlockSlots(cache, each) for each in slots]
@@ -68,8 +68,8 @@ def block_caches(cache: Any, slots: list[dict[int, int]]) -> list[BlockSlots]:
 def find_positions_and_mask(
     tokens: Tensor, attention_mask: Tensor | None, positions: Tensor | None, cache: Any
 ) -> tuple[Tensor, Tensor | None, bool]:
-    """Positions of new tokens (batch, token), who may look at whom, and whether that is plainly
-    causal: as `positions_and_mask`, but for padding anywhere and for caches of a fixed size."""
+    """Positions of new tokens (batch, token), the attention mask, and whether it is the causal one:
+    as `positions_and_mask`, but for padding anywhere and for caches of a fixed size."""
     count, device = tokens.shape[1], tokens.device
     length = 0 if cache is None else int(cache.get_seq_length())
     keys = length + count if cache is None else int(cache.get_mask_sizes(count, 0)[0])

@@ -13,8 +13,8 @@ from yuriiformer.model.config import ModelConfig
 class YuriiFormerConfig(PreTrainedConfig):  # type: ignore[no-untyped-call]
     """`ModelConfig` as plain data, the rule with its full text, under ``yuriiformer``.
 
-    The other fields say parts of it again, by the names that transformers look for. They follow
-    from it: a value that contradicts it is refused.
+    The other fields repeat parts of it under the names that transformers expect. They follow from
+    it: a value that contradicts it is an error.
     """
 
     model_type = "yuriiformer"

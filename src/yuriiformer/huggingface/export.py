@@ -86,7 +86,7 @@ def _write(model: YuriiFormer, folder: Path, tokenizer: Tokenizer | None) -> Non
 
 @contextmanager
 def _no_bars() -> Iterator[None]:
-    """Without the bars that transformers draw even for what takes no time."""
+    """Without the progress bars of transformers."""
     bars: Any = logging
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
@@ -110,7 +110,7 @@ def export_run(
         run: the run's folder.
         folder: where to; a folder of its own.
         checkpoint: ``best`` (by validation loss), ``final`` or ``last``.
-        data: the prepared data, if they have moved (a trained tokeniser lies beside them).
+        data: the prepared data, if they have moved (a trained tokeniser is stored with them).
     """
     if checkpoint not in (BEST, FINAL, LAST):
         raise RunError(f"there is no checkpoint {checkpoint!r}: use {BEST}, {FINAL} or {LAST}")

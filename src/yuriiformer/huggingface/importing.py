@@ -53,7 +53,7 @@ LAYERS = {
     "mlp.c_fc": "mlp.up",
     "mlp.c_proj": "mlp.down",
 }
-MASK = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")  # of older files: no weights
+MASK = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")  # in older files; not weights
 HEAD = "lm_head.weight"
 
 
@@ -130,7 +130,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 def import_nanogpt(path: str | Path) -> YuriiFormer:
     """The model in nanoGPT's ``ckpt.pt``, its biases and padded vocabulary as they are there.
 
-    Only tensors and plain values are read: a file that holds anything else is refused, unopened.
+    Only tensors and plain values are read: a file with anything else is not loaded.
     The GELU is exact, as nanoGPT's has been since its first months.
     """
     path = Path(path)
@@ -179,7 +179,7 @@ def own_name(name: str) -> str | None:
 def build_gpt2(
     config: ModelConfig, tensors: Mapping[str, Tensor], source: Path, *, transposed: bool
 ) -> YuriiFormer:
-    """A model of ``config`` with their tensors, each of which must have its place.
+    """A model of ``config`` with these tensors, all of which must be used.
 
     ``transposed`` is for Hugging Face's files: the matrices of their linear maps stand (in, out).
     """
@@ -199,7 +199,7 @@ def build_gpt2(
             continue
         own = own_name(short)
         if own is None or own not in wanted:
-            raise ModelFileError(f"{source} holds {name!r}, which GPT-2 of this size has not")
+            raise ModelFileError(f"{source} holds {name!r}, which GPT-2 of this size does not have")
         is_map = short.startswith("h.") and tensor.ndim == 2
         found[own] = (tensor.T if transposed and is_map else tensor).contiguous()
         if found[own].shape != wanted[own].shape:
@@ -215,15 +215,15 @@ def build_gpt2(
 
 
 def read_pickle(path: Path) -> Any:
-    """What torch saved, of tensors and plain values alone: anything else could run code."""
+    """What torch saved, if it is tensors and plain values only: anything else could run code."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # of a damaged file anything may come
+    except Exception as error:  # a damaged file can raise anything
         said = one_line(error)
         if isinstance(error, UnpicklingError) and "Unsupported operand" not in said:
             raise ModelFileError(
-                f"{path} holds more than tensors and plain values; it is not loaded, for that "
-                "could run code of whoever made it"
+                f"{path} holds more than tensors and plain values; it is not loaded, because "
+                "that could run code"
             ) from None
         raise ModelFileError(
             f"{path} is damaged or was not written by torch.save: {type(error).__name__}"

@@ -1,4 +1,4 @@
-"""A YuriiFormer as a causal language model of transformers: the model itself, not a copy of it."""
+"""A YuriiFormer as a causal language model of transformers; its tensors are shared, not copied."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
     config_class = YuriiFormerConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    accepts_loss_kwargs = True  # the Trainer may say over how many tokens the mean is taken
+    accepts_loss_kwargs = True  # the Trainer may pass the number of tokens of the mean
     _supports_sdpa = True
     _no_split_modules = {"Block"}  # noqa: RUF012
     _skip_keys_device_placement = {"past_key_values"}  # noqa: RUF012
@@ -51,7 +51,7 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
 
     @classmethod
     def of(cls, model: YuriiFormer, *, end_of_text: int | None = None) -> Self:
-        """A model that is there already: its tensors are shared, not copied."""
+        """Wrap an existing model: its tensors are shared, not copied."""
         config = YuriiFormerConfig.of(model.config, end_of_text=end_of_text)
         with torch.device("meta"):
             wrapped = cls(config)
@@ -61,7 +61,7 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
 
     @classmethod
     def from_pretrained(cls, *arguments: Any, **options: Any) -> Any:
-        """As in transformers, but a checkpoint that lacks tensors is refused, not filled up."""
+        """As in transformers, but a checkpoint that lacks tensors is an error."""
         wants_report = options.pop("output_loading_info", False)
         loaded: Any = super().from_pretrained(*arguments, output_loading_info=True, **options)
         model, report = loaded
@@ -92,8 +92,8 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         **others: Any,
     ) -> Any:
         """Logits, and with ``labels`` (the tokens themselves, -100 where they do not count) the
-        mean loss. With a loss to train by, the full logits are not made: they are None."""
-        # Not an argument of its own: the Trainer takes every one with such a name for a label.
+        mean loss. While training, the full logits are not computed: they are None."""
+        # Not a named argument: the Trainer would take it for a label.
         targets = others.pop("shift_labels", None)
         if targets is None and labels is not None:
             targets = _shift(labels)
@@ -159,7 +159,7 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         return logits
 
     def _prepare_generated_length(self, generation_config: Any, *others: Any, **named: Any) -> Any:
-        """Text ends at the context: the last token that all of it can predict is one beyond."""
+        """Text ends at the context: the last prediction is one token beyond it."""
         context, length = self.model.config.context, named["input_ids_length"]
         if length > context:
             raise InputError(
@@ -176,7 +176,7 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         return generation_config
 
     def _get_static_cache_init_shape(self) -> None:
-        """None: what attention keeps is the oracle's to say, when it is first called."""
+        """None: the oracle decides the shape when it is first called."""
 
     @property
     def gradient_checkpointing(self) -> bool:
@@ -210,12 +210,12 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
 
 
 def _check(input_ids: Tensor | None, others: dict[str, Any]) -> Tensor:
-    """The tokens; what the model cannot do must not be asked of it."""
+    """The tokens; unsupported arguments are errors."""
     asked = [name for name, value in others.items() if value is not None and value is not False]
     if asked:
         raise InputError(f"a YuriiFormer has no {asked[0]!r}: leave it out")
     if input_ids is None:
-        raise InputError("input_ids are needed: other streams start from the tokens, too")
+        raise InputError("input_ids are needed: other streams start from the tokens too")
     return input_ids
 
 

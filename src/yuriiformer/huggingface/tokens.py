@@ -1,4 +1,4 @@
-"""The project's tokenisers as transformers' own, which need nothing of the project to be loaded."""
+"""The project's tokenisers as tokenisers of transformers, which load without the project."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The rules on plain optimisation, where theory exists."""
+"""The rules on plain optimisation problems, where theory exists."""

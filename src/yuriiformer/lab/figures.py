@@ -31,7 +31,7 @@ from yuriiformer.display.figures import (
 
 Data = Mapping[str, Any]
 COLUMNS = 4  # panels side by side
-DIRECT = 9  # as many lines are named at their ends
+DIRECT = 9  # up to so many lines are named at their ends
 LOWEST = -26.0  # powers of ten: below are squares of rounding
 
 
@@ -44,7 +44,7 @@ def convergence(data: Data) -> Figure:
         first = max(curve[0] for curve in curves)
         lines = {}
         for style, (each, logs) in enumerate(zip(data["rules"], curves, strict=True)):
-            # Who diverges leaves at the top; what is rounding is left out.
+            # Diverging lines leave at the top; rounding errors are left out.
             shown = np.where((logs <= first + 3) & (logs > LOWEST), logs, np.nan)
             blocks = np.arange(len(shown), dtype=np.float64)
             draw_line(left, blocks, shown, style)
@@ -75,7 +75,7 @@ def _name(figure: Figure, axes: Any, lines: Mapping[str, Line2D], height: float)
 
 
 def rates(data: Data) -> Figure:
-    """How fast each rule converges, by theory and as fitted: -ln(rate), a block."""
+    """The speed of convergence of each rule, by theory and fitted: -ln(rate) per block."""
     shown = [each for each in data["rules"] if _speed(each["theory"]) or _speed(each["fitted"])]
     with look():
         figure = new_figure(WIDTH, 1.0 + 0.24 * max(2, len(shown)))
@@ -98,13 +98,13 @@ def rates(data: Data) -> Figure:
         axes.set_yticks(range(len(shown)), [said(each["rule"]["name"]) for each in shown])
         axes.set_ylim(max(1, len(shown)) - 0.5, -0.5)
         axes.set_xlim(left=0)
-        axes.set_xlabel("−ln(rate) a block: more is faster")
+        axes.set_xlabel("−ln(rate) per block: more is faster")
         legend(figure, marks)
         return figure
 
 
 def _speed(rate: Mapping[str, float | None]) -> float | None:
-    """None of those who do not converge."""
+    """None if it does not converge."""
     block = rate["block"]
     return None if block is None or not 0 < block < 1 else -float(np.log(block))
 

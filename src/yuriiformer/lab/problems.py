@@ -21,9 +21,9 @@ from yuriiformer.model.energies import Function, interaction_gradient, log_parti
 QuadraticSplit = Literal["even", "spectrum", "shifted"]
 Pull = Literal["gradient", "attention"]
 
-WORST = 1e12  # condition number: beyond it, float64 does not see the flattest direction
+WORST = 1e12  # condition number: beyond it, float64 cannot resolve the flattest direction
 SHIFT = 0.5  # of the parts' minima from the sum's along every axis, for the split 'shifted'
-RADIUS, STIFFNESS = 2.0, 0.5  # of the ring that keeps particles together
+RADIUS, STIFFNESS = 2.0, 0.5  # of the ring that keeps the particles together
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Problem:
     L: float | None = None
 
     def oracles(self, h: float | Tensor) -> tuple[Function, Function]:
-        """Both oracles with the step size in them: some rules have no other place for it."""
+        """Both oracles, multiplied by the step size: some rules have no coefficient for it."""
         return (lambda Y: h * self.attn(Y)), (lambda Y: h * self.mlp(Y))
 
 
@@ -81,7 +81,7 @@ def quadratic(
     axes, other = _rotation(dim, generator), _rotation(dim, generator)
     A = axes * eigenvalues @ axes.T
     minimiser = _normal((1, dim), generator)
-    # Equally high along every eigenvector, so that no direction is missing from what is measured.
+    # Equally high along every eigenvector, so that every direction is measured.
     start = minimiser + (_signs(dim, generator) / eigenvalues.sqrt()) @ axes.T
     first = _part(axes, eigenvalues, other) if split == "spectrum" else A / 2
     shift = SHIFT * _signs(dim, generator) @ axes.T if split == "shifted" else 0.0
@@ -127,8 +127,8 @@ def particles(tokens: int = 32, dim: int = 2, pull: Pull = "gradient", seed: int
     its transpose, one and the same where P is symmetric. ``attention`` takes P X alone, which is
     the gradient of E divided by 2 Z_i token by token, and no gradient of one function.
 
-    (Of -(n/2) log E, which weighs all tokens by one number, a single token gets hold: its own
-    exp|x|² outweighs all others, and it leaves them.)
+    (With -(n/2) log E, which weighs all tokens by one number, a single token would dominate: its
+    own exp|x|² outweighs all others.)
     """
     whole_number("--tokens", tokens, 1)
     whole_number("--dim", dim, 1)
@@ -158,7 +158,7 @@ def clusters(X: Tensor, distance: float) -> int:
     n = len(X)
     label = torch.arange(n)
     near |= torch.eye(n, dtype=torch.bool)
-    while True:  # the smallest label goes round each group
+    while True:  # the smallest label spreads through each group
         new = torch.where(near, label, n).amin(1)
         if torch.equal(new, label):
             return len(set(label.tolist()))

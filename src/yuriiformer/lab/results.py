@@ -1,4 +1,4 @@
-"""What the lab finds out about several rules, as plain data: all that tables and figures need."""
+"""The lab's results for several rules, as plain data for tables and figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from yuriiformer.model.energies import log_interaction_energy
 
 FRAMES = 200  # positions of particles that are kept, at most
 THEORY, TUNED = 500, 32  # dimensions up to which matrices are worked out, and searched over
-NEAR = 1e-9  # of the problem's size: a limit so near the minimum is the minimum
+NEAR = 1e-9  # of the problem's size: a limit nearer than this counts as the minimum
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _on_quadratic(rule: Rule, problem: Quadratic, options: QuadraticLab) -> dict
     order = bias_order(problem, rule, setup) if bias else None
     calls = sum(rule.oracle_calls.values())
     last = to_limit[-1] / to_limit[0] if to_limit[0] else 0.0
-    # Without theory the limit is not known: only who comes near the minimum has a rate.
+    # Without theory the limit is not known: only rules that come near the minimum have a rate.
     fitted = fit_rate(to_limit, size) if known is not None or last <= 0.1 else None
     radius = None if known is None else known.radius
     return {
@@ -129,7 +129,7 @@ def _on_quadratic(rule: Rule, problem: Quadratic, options: QuadraticLab) -> dict
 
 
 def _bias(problem: Quadratic, known: Theory | None, size: float) -> float | None:
-    """The limit's distance to the minimum; None if nothing comes to a limit."""
+    """The limit's distance to the minimum; None if there is no limit."""
     if known is None or known.limit is None or known.radius >= 1:
         return None
     distance = _norm(known.limit - problem.minimiser)
@@ -177,8 +177,7 @@ def _growth(order: float | None) -> str:
 
 
 def _at_rest(rule: Rule, name: str) -> bool:
-    """Whether a table of a model is taken as zero here (of a velocity, that goes without
-    saying)."""
+    """Whether a table of a model is taken as zero here (for a velocity that is usual)."""
     return name not in ("X", "V") and rule.streams[name] in ("tables", "normalized")
 
 
@@ -196,7 +195,7 @@ def particle_results(chosen: Sequence[Rule], options: ParticleLab) -> dict[str, 
 def _on_particles(rule: Rule, problem: Problem, options: ParticleLab) -> dict[str, Any]:
     setup = setting(rule, problem, options.steps, h=options.step_size, given=options.given)
     path = trajectory(problem, rule, setup, norm=options.norm)
-    values = torch.stack([problem.value(X) for X in path.X])  # one by one: n² numbers each
+    values = torch.stack([problem.value(X) for X in path.X])  # one at a time: each needs n² numbers
     rises = int((values[1:] > values[:-1] + 1e-9 * values[:-1].abs()).sum())
     remarks = [] if path.stopped is None else [f"diverges, stopped at block {path.stopped}"]
     if path.stopped is None and values[-1] > values[0]:
@@ -237,7 +236,7 @@ def _about(rule: Rule, setup: Setting, path: Trajectory) -> dict[str, Any]:
 
 
 def _rate(rate: float | None, calls: int) -> dict[str, float | None]:
-    """A block's, and an oracle call's: as many of these make a block."""
+    """Per block, and per oracle call."""
     if rate is None:
         return {"block": None, "call": None}
     return {"block": _short(rate), "call": _short(rate ** (1 / max(calls, 1)))}
@@ -258,5 +257,5 @@ def _short(value: float, digits: int = 8) -> float:
 
 
 def _numbers(values: Tensor, digits: int = 8) -> list[float | None]:
-    """As JSON has them: not too many digits, no infinities."""
+    """For JSON: rounded, None for infinities."""
     return [_short(value, digits) if math.isfinite(value) else None for value in values.tolist()]

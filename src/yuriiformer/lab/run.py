@@ -25,7 +25,7 @@ from yuriiformer.methods.references import get_rules
 from yuriiformer.methods.rule import Rule
 
 Constants = Literal["classical", "model"]
-FAR = 1e12  # times the first distance: who is so far away does not come back
+FAR = 1e12  # times the first distance: beyond it a run counts as diverged
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """X after every block, the start first; ``stopped`` is the block after which it had gone too
-    far away, or was no number."""
+    """X after every block, the start first; ``stopped`` is the block after which it was too far
+    away or not finite."""
 
     X: Tensor  # (block, token, d)
     stopped: int | None
@@ -78,7 +78,7 @@ def momentum_of(rule: Rule) -> tuple[str, ...]:
 
 
 def _by_name(rule: Rule) -> list[str]:
-    """Coefficients that start where their name alone says."""
+    """Coefficients with the initial value that their name implies."""
     return [
         name
         for name, spec in rule.coefficients.items()
@@ -110,10 +110,10 @@ def setting(
 ) -> Setting:
     """The step size and coefficients of a rule.
 
-    Classical constants take the place of ``mu*`` and ``beta*`` that the rule leaves to their
-    names; ``gamma*`` and ``delta*`` are 1; what a rule sets itself (also as a schedule over the
-    blocks) stays; ``given`` is above all. Of a function without known curvature there are no
-    classical constants, and a step size must be given.
+    Classical constants replace ``mu*`` and ``beta*`` that have their default initial value;
+    ``gamma*`` and ``delta*`` are 1; values (or schedules) that a rule declares are kept; ``given``
+    overrides all. A function without known curvature has no classical constants, and a step size
+    must be given.
     """
     new: dict[str, float] = {}
     if problem.m is not None and problem.L is not None:
@@ -156,8 +156,8 @@ def parse_given(texts: Sequence[str], chosen: Sequence[Rule]) -> dict[str, float
 
 
 def first_streams(rule: Rule, X: Tensor) -> dict[str, Tensor]:
-    """How streams start here, where there are no tables: X at the problem's start; ``tied`` ones
-    at the same; others at rest, which is zero. ``normalized`` is the same through `unit`."""
+    """How streams start in the lab, which has no tables: X and ``tied`` streams at the problem's
+    start, others at zero. ``normalized`` is the same through `unit`."""
     streams = {}
     for name, start in rule.streams.items():
         value = X if name == "X" or start == "tied" else torch.zeros_like(X)
@@ -182,7 +182,7 @@ def trajectory(problem: Problem, rule: Rule, setup: Setting, *, norm: bool = Fal
             velocity_norm=unit if norm else None,
         )
         away = float((streams["X"] - centre).norm())
-        if not away <= limit:  # also where it is no number
+        if not away <= limit:  # also if it is NaN
             return Trajectory(torch.stack(points), number)
         points.append(streams["X"])
     return Trajectory(torch.stack(points), None)

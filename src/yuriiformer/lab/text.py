@@ -1,4 +1,4 @@
-"""What the lab found, as a table for a terminal."""
+"""The lab's results as a table for a terminal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ SPLITS = {
     "spectrum": "two parts that do not commute, the same minimum",
     "shifted": "half of it each, with minima apart",
 }
+FIRST = ("rule", "A+M", "h", "coefficients")
 USUAL = "h is in the oracles; γ = δ = 1 unless shown; velocities start at rest."
 
 
@@ -39,7 +40,7 @@ def _quadratic(data: Mapping[str, Any]) -> Content:
         f"attention and MLP see {SPLITS[options['split']]}",
         f"textbook rates per block for the whole gradient: {closed}",
     ]
-    titles = ["rule", "A+M", "h", "coefficients", "theory", "fitted", "a call", "off by", "remarks"]
+    titles = [*FIRST, "theory", "fitted", "per call", "off by", "remarks"]
     rows = []
     for each in data["rules"]:
         theory, fitted = each["theory"], each["fitted"]
@@ -47,9 +48,9 @@ def _quadratic(data: Mapping[str, Any]) -> Content:
         rates = [_rate(theory["block"]), _rate(fitted["block"]), _rate(call)]
         rows.append([*_name(each), *rates, _number(each["bias"]), "; ".join(each["remarks"])])
     notes = [
-        "theory: spectral radius of the block's matrix; fitted: to the measured distances; both a "
-        "block. a call: theory (if none, fitted) an oracle call. off by: distance of the limit to "
-        "the minimum.",
+        "theory: spectral radius of the block's matrix; fitted: to the measured distances; both "
+        "per block. per call: theory (if none, fitted) per oracle call. off by: distance of the "
+        "limit from the minimum.",
         USUAL,
     ]
     return head, titles, rows, notes
@@ -67,7 +68,7 @@ def _particles(data: Mapping[str, Any]) -> Content:
         "J = -½ Σ log Z_i + (c/4) Σ (|x_i|² - r²)², Z_i = Σ_j exp<x_i, x_j>, "
         f"c = {data['ring']['stiffness']:g}, r = {data['ring']['radius']:g}",
     ]
-    titles = ["rule", "A+M", "h", "coefficients", "J", "log E", "clusters", "blocks", "remarks"]
+    titles = [*FIRST, "J", "log E", "clusters", "blocks", "remarks"]
     rows = [
         [
             *_name(each),
@@ -107,7 +108,7 @@ def _name(each: Mapping[str, Any]) -> list[str]:
 
 def short_coefficients(values: Mapping[str, Sequence[float]]) -> str:
     """``μ=β=0.82``: those of one value together; first and last where blocks differ. A γ or δ of 1
-    goes without saying, and so does an index that changes nothing."""
+    is not shown, nor an index that changes nothing."""
     texts = {name: _first_last(*ends) for name, ends in values.items()}
     shown = {}
     for name, text in texts.items():

@@ -1,9 +1,9 @@
-"""What a rule does on a quadratic, known without running it far.
+"""The behaviour of a rule on a quadratic, without a long run.
 
 On a quadratic every oracle is affine, so (without a norm, and with the usual arithmetic) a block
 is an affine map of the stacked streams,
 
-    z ← T z + b        rate a block: the spectral radius of T;   limit: z = T z + b
+    z ← T z + b        rate per block: the spectral radius of T;   limit: z = T z + b
 
 whatever the rule's equations are. T and b are found by running the rule itself on a basis.
 """
@@ -24,15 +24,15 @@ from yuriiformer.lab.run import Setting, first_streams, momentum_of
 from yuriiformer.methods.interpreter import run_rule
 from yuriiformer.methods.rule import Rule
 
-FLOOR = 1e-11  # of the problem's size: below it, distances are rounding
-UPHILL = 1e-5  # growth a block at h = 0.001 / L that is no rounding
+FLOOR = 1e-11  # of the problem's size: smaller distances are rounding errors
+UPHILL = 1e-5  # growth per block at h = 0.001 / L that is more than rounding
 FEWEST = 12  # distances to fit a rate to
 
 
 @dataclass(frozen=True)
 class Theory:
-    """``radius`` is the rate a block; ``limit`` is where X settles (or is repelled from), None if
-    there is no such point or many; ``uphill``: it does not converge however small the step."""
+    """``radius`` is the rate per block; ``limit`` is the fixed point of X, None unless there is
+    exactly one; ``uphill``: it does not converge, however small the step."""
 
     radius: float
     limit: Tensor | None
@@ -40,7 +40,7 @@ class Theory:
 
 
 def gradient_descent_rate(condition: float) -> float:
-    """With h = 2 / (m + L), the best there is."""
+    """With h = 2 / (m + L), which is optimal."""
     return (condition - 1) / (condition + 1)
 
 
@@ -68,7 +68,7 @@ def affine_map(
 ) -> tuple[Tensor, Tensor] | None:
     """T and b of a block, or None if it is no affine map."""
     T, b, probe, seen = _probe(problem, rule, h, coefficients)
-    # Not tight: differences of nearly equal numbers. What is not affine is off by far more.
+    # A loose tolerance: these are differences of nearly equal numbers.
     close = (seen - (T @ probe + b)).abs() <= 1e-6 * (1 + seen.abs())
     return (T, b) if bool(close.all()) else None
 
@@ -79,7 +79,7 @@ def _probe(
     h: float | Tensor,
     coefficients: Mapping[str, float | Tensor],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """T and b as far as a basis and zero can tell; one more point, and what a block makes of it.
+    """T and b from the images of zero and a basis; one more point, and its image.
 
     Step size and coefficients may be tensors of shape (n, 1, 1, 1): then there are n maps.
     Streams that a block never writes are part of b.
@@ -118,7 +118,7 @@ def theory(problem: Quadratic, rule: Rule, setup: Setting) -> Theory | None:
 
 
 def _limit(T: Tensor, b: Tensor, problem: Problem) -> Tensor | None:
-    """Where X comes back to itself. X is the first stream."""
+    """The fixed point of X, which is the first stream."""
     system = torch.eye(len(b), dtype=b.dtype) - T
     if not torch.linalg.cond(system) < 1e12:
         return None
@@ -197,12 +197,12 @@ def _radii(
 
 
 def fit_rate(distances: Sequence[float], size: float) -> float | None:
-    """The factor a block from measured distances d_k to the limit; None if too few tell.
+    """The rate per block, fitted to distances d_k from the limit; None if there are too few.
 
-    log d_k ≈ a + k log(rate) by least squares, plus p log(k + 1) where that leaves far less over:
-    at double roots d_k goes as k rate^k. Left out are distances from the first that is rounding
-    on, and the first third of the rest, in which faster modes still die. Where momentum
-    oscillates, only the peaks count.
+    log d_k ≈ a + k log(rate) by least squares, plus p log(k + 1) where that fits far better: at
+    double roots d_k goes as k rate^k. Distances that are rounding errors are left out, and the
+    first third of the rest, in which faster modes still decay. Where momentum oscillates, only the
+    peaks count.
     """
     d = np.asarray(distances, dtype=np.float64)
     later = np.maximum.accumulate(d[::-1])[::-1]

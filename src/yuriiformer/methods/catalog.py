@@ -14,7 +14,7 @@ from yuriiformer.methods.rule import Rule
 
 
 class Catalog(Mapping[str, Rule]):
-    """Rules by name, in order; an unknown name is answered with the nearest ones."""
+    """Rules by name, in order; the error for an unknown name suggests similar ones."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = {rule.name: rule for rule in rules}
@@ -154,7 +154,7 @@ SECOND = {"initial": "(2 * t + 1) / (2 * t + 4)", "learned": False}
 paper = Catalog(PAPER)
 _gradient_descent, _nesterov = paper["gd-lie-trotter"], paper["nesterov-lie-trotter"]
 
-# What a sceptic asks for: is it the momentum, or the extra table, or the normalisation?
+# Controls: is it the momentum, the extra table, or the normalisation?
 CONTROLS = (
     Rule(
         "gd-table",
@@ -207,7 +207,7 @@ CONTROLS = (
 )
 
 
-BASELINE = "gd-lie-trotter"  # what others are compared with, unless somebody says otherwise
+BASELINE = "gd-lie-trotter"  # what others are compared with, unless another baseline is given
 
 controls = Catalog(CONTROLS)
 standard = Catalog(  # of the paper's, those whose blocks cost what a plain transformer's does

@@ -127,7 +127,7 @@ class Coefficient:
 
 
 Declaration = Coefficient | Mapping[str, Any] | float | str
-"""How a coefficient may be declared: whole, by some of its options, or by its start alone."""
+"""How a coefficient may be declared: completely, by some options, or by its initial value."""
 
 
 def options_of(declared: Declaration) -> dict[str, Any]:
@@ -159,12 +159,12 @@ def resolve(name: str, declared: Declaration | None) -> Coefficient:
 
 
 def implied(name: str) -> bool:
-    """Whether a name alone says what kind of coefficient it is."""
+    """Whether the name alone tells the kind of coefficient."""
     return _PREFIX.match(name) is not None
 
 
 def arithmetic(node: Expr, values: Mapping[str, float]) -> float:
-    """A schedule's value on plain numbers (tensors have an interpreter of their own)."""
+    """The value of a schedule, on plain numbers (tensors are the interpreter's)."""
     if isinstance(node, Number):
         return node.value
     if isinstance(node, Name):

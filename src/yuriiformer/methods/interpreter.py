@@ -1,6 +1,6 @@
 """The one interpreter: runs any rule's block on tensors.
 
-It walks the rule's steps and does what they say; nothing here knows a rule by name. The order of
+It walks the rule's steps; nothing here depends on a rule's name. The order of
 floating-point operations is the order of the text, so a block written out by hand gives the same
 bits.
 """
@@ -102,7 +102,7 @@ def evaluate(node: Expr, values: Mapping[str, Value], norms: Sequence[Norm]) -> 
 
 
 def _tensor(value: Value) -> Tensor:
-    """A plain number among tensors: 0-dimensional, so it changes neither shape nor precision."""
+    """A plain number as a 0-dimensional tensor, which changes neither shape nor precision."""
     return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
 
 

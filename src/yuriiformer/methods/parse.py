@@ -1,7 +1,7 @@
-"""From text to tree. Python's own parser reads the text, a white list lets arithmetic through.
+"""From text to tree. Python's own parser reads the text; a white list admits arithmetic only.
 
-Nothing is ever executed or compiled: the text becomes a syntax tree, and a node that is not on
-the list below is an error that says where it stands.
+Nothing is executed or compiled: the text becomes a syntax tree, and a node that is not on the
+list below is an error with its line and column.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OPERATORS: dict[type[ast.operator], str] = {
     ast.Div: "/",
 }
 
-# On an error Python looks for the line in the file of this name; here there can be none.
+# On a syntax error Python reads the line from the file of this name; this one cannot exist.
 NO_FILE = f"{os.devnull}/equations"
 
 MAX_CHARACTERS = 10_000  # the longest rule of the paper has 300
@@ -65,13 +65,13 @@ def parse_expression(text: str, source: str | None = None) -> Expr:
 
 
 def split_lines(text: str) -> list[str]:
-    """Lines as Python's parser counts them (str.splitlines knows more kinds of line end)."""
+    """Lines as Python's parser counts them (str.splitlines splits at more characters)."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 @dataclass
 class _Reader:
-    """The text, its indentation (stripped: the language has no blocks), and where it is from."""
+    """The lines without their indentation (the language has no blocks), and the source's name."""
 
     lines: list[str]
     indents: list[int]
@@ -95,7 +95,7 @@ class _Reader:
     def python_tree(self, mode: str) -> ast.AST:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Python's remarks on style are not for this text
+                warnings.simplefilter("ignore")  # Python's warnings on style do not apply here
                 return ast.parse("\n".join(self.lines), filename=NO_FILE, mode=mode)
         except SyntaxError as error:
             line = min(max(error.lineno or 1, 1), len(self.lines))

@@ -45,7 +45,7 @@ class Query:
 
     @property
     def value(self) -> Expr:
-        """What is read to take this step (an Assign has it too)."""
+        """The expression that this step reads (an Assign has it too)."""
         return self.argument
 
 
@@ -68,7 +68,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Program:
-    """The steps of one block that matter, and the streams it needs and gives."""
+    """The steps of one block that have an effect, and the streams it reads and returns."""
 
     steps: tuple[Step, ...]
     inputs: tuple[str, ...]
@@ -108,7 +108,7 @@ def lower(assigns: Iterable[Assign]) -> tuple[Step, ...]:
         number = count[node.function]
         if node.function in ORACLES:
             count[node.function] += 1
-            target = f"{node.function}[{number}]"  # no clash: not a name a user can write
+            target = f"{node.function}[{number}]"  # cannot clash: users cannot write such a name
             steps.append(Query(target, node.function, arguments[0], number, node.place))
             return Name(target, node.place)
         if node.function in NORMS:
@@ -150,7 +150,7 @@ def live(
 def build_program(
     steps: tuple[Step, ...], streams: tuple[str, ...], needed: frozenset[str]
 ) -> Program:
-    """The program of a block of which only the streams in ``needed`` are looked at afterwards."""
+    """The program of a block of which only the streams in ``needed`` are used afterwards."""
     kept, alive = live(steps, needed)
     outputs = tuple(name for name in streams if name in needed)
     inputs = tuple(name for name in streams if name in alive)
@@ -158,7 +158,7 @@ def build_program(
 
 
 def _segments(steps: tuple[Step, ...], outputs: tuple[str, ...]) -> tuple[Segment, ...]:
-    """Cut the steps after each oracle call; what each part hands on comes from liveness."""
+    """Cut the steps after each oracle call; the outputs of each part follow from liveness."""
     parts: list[list[Step]] = [[]]
     for step in steps:
         parts[-1].append(step)

@@ -61,7 +61,7 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
 
 
 def _in_file(error: RuleError, path: Path, text: str, equations: object) -> RuleError:
-    """An error with the place in the file that it is about, where that can be told."""
+    """The error with its line and column in the file, if they can be found."""
     if error.declared is not None:  # the line that declares the name, after the equations
         lines = re.compile(rf"^[ \t]*{re.escape(error.declared)}[ \t]*=", re.MULTILINE)
         found = list(lines.finditer(text))
@@ -80,7 +80,7 @@ def _in_file(error: RuleError, path: Path, text: str, equations: object) -> Rule
 
 
 def _split(reference: str) -> tuple[str, list[str]]:
-    """Base and words. A '+' in a file's path, in parentheses or in 1e+5 does not part them."""
+    """Base and words. A '+' in a file's path, in parentheses or in 1e+5 is no separator."""
     path, extension, rest = reference.rpartition(".toml")
     base, rest = (path + extension, rest) if extension else ("", reference)
     parts, depth = [""], 0

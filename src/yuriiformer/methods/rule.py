@@ -20,13 +20,13 @@ class Rule:
 
     Args:
         name: what the rule is called on the command line.
-        equations: one assignment a line. ``attn(...)`` and ``mlp(...)`` call the oracles,
+        equations: one assignment per line. ``attn(...)`` and ``mlp(...)`` call the oracles,
             ``norm(...)`` is the velocity LayerNorm LN_v, ``unit(...)`` a LayerNorm without gain.
         label: what the rule is called in tables and plots; the name if not given.
         streams: how the streams start (see `Start`); X and V default to ``tables``.
         coefficients: options of coefficients (see `Coefficient`), needed only where the name
             (``mu*``, ``beta*``, ``gamma*``, ``delta*``) does not say enough.
-        note: a remark that is shown wherever the rule is.
+        note: a remark shown with the rule.
         source: where the text is from, for error messages.
 
     Names follow from their use. A name that is read before it is written is a *stream*, carried
@@ -114,11 +114,11 @@ class Rule:
 
     @cached_property
     def program(self) -> Program:
-        """The whole block, every stream being looked at afterwards."""
+        """The whole block; every stream is used afterwards."""
         return build_program(self.steps, tuple(self.streams), frozenset(self.streams))
 
     def programs(self, n_layer: int) -> tuple[Program, ...]:
-        """One program a layer of a model in which only the last X is looked at.
+        """One program per layer of a model in which only the last X is used.
 
         Steps that never reach it are left out (the last MLP kick of a Hamiltonian block). Equal
         programs are the same object, so most layers share one.
@@ -187,7 +187,7 @@ class Rule:
         return cls(data["name"], data["equations"], source=source, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and sent to other processes as plain data: its mappings are read-only views."""
+        """Pickled as plain data: its mappings are read-only views."""
         return Rule.from_dict, (self.to_dict(),)
 
     def __eq__(self, other: object) -> bool:

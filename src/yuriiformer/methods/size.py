@@ -32,7 +32,7 @@ def extra_parameters(
     vocab_size: int,
     separate_norms: bool = False,
 ) -> ExtraParameters:
-    """The parameters of a model of this rule that the same model of ``gd-lie-trotter`` has not."""
+    """The parameters that a model of this rule has beyond the same model of gradient descent."""
     own = [s for s, start in rule.streams.items() if s != "X" and start in ("tables", "normalized")]
     norms = rule.norm_calls if separate_norms else min(1, rule.norm_calls)
     size = {"scalar": 1, "head": n_head, "channel": d_model}

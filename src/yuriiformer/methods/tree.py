@@ -1,7 +1,6 @@
 """The tree that a rule's text becomes: six kinds of node, nothing else.
 
-Nodes compare by what they say, not by where they stand, so a rule written with other spaces is
-the same rule.
+Nodes compare by content, not by position: a rule written with other spaces is the same rule.
 """
 
 from __future__ import annotations

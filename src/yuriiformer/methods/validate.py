@@ -1,4 +1,4 @@
-"""What the names of a rule mean, and what must hold for it to be one."""
+"""What the names of a rule mean, and the checks that a rule must pass."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def find_coefficients(
     streams: Mapping[str, Start],
     declared: Mapping[str, Declaration],
 ) -> Mapping[str, Coefficient]:
-    """Every name that is neither stream nor local; one that says nothing must be declared."""
+    """Every name that is neither stream nor local; without a known prefix it must be declared."""
     written = {assign.target for assign in assigns}
     found: dict[str, Coefficient] = {}
     for name in (name for assign in assigns for name in names(assign.value)):
@@ -101,7 +101,7 @@ def find_coefficients(
 
 
 def check(assigns: tuple[Assign, ...], streams: Mapping[str, Start]) -> None:
-    """What must hold beyond the meaning of names."""
+    """The checks beyond the meaning of names."""
     written = {assign.target for assign in assigns}
     if "X" not in written:
         last = assigns[-1].place
@@ -121,7 +121,7 @@ def check(assigns: tuple[Assign, ...], streams: Mapping[str, Start]) -> None:
 
 
 def _check_constants(assigns: tuple[Assign, ...]) -> None:
-    """Arithmetic on plain numbers alone is done once here, so that it cannot fail later."""
+    """Evaluate arithmetic on plain numbers now, so that it cannot fail later."""
     constants: dict[str, float] = {}
 
     def value(node: Expr) -> float | None:
@@ -143,7 +143,7 @@ def _check_constants(assigns: tuple[Assign, ...]) -> None:
 
 
 def _check_tensors(assigns: tuple[Assign, ...], streams: Mapping[str, Start]) -> None:
-    """Oracles, norms and streams deal in tensors; a formula of coefficients alone is none."""
+    """Oracles, norms and streams need tensors; a formula of coefficients alone is a number."""
     tensors = set(streams)
 
     def is_tensor(node: Expr) -> bool:

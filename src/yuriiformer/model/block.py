@@ -16,8 +16,8 @@ from yuriiformer.model.oracles import OraclePair
 
 
 class Block(nn.Module):
-    """Streams in, streams out. The layer's number is used when it is made, never when it runs,
-    so that all blocks with the same program share one compiled graph."""
+    """Streams in, streams out. The layer's index is used only in the constructor, so that all
+    blocks with the same program share one compiled graph."""
 
     def __init__(self, config: ModelConfig, pair: OraclePair, program: Program, layer: int) -> None:
         super().__init__()
@@ -58,13 +58,13 @@ class Block(nn.Module):
             [self.velocity_norms[i] for i in self.norm_of_call],
             observer,
         )
-        # Coefficients and norms are float32 and may raise bfloat16 streams; between blocks a stream
-        # keeps the precision it came in.
+        # Coefficients and norms are float32 and may promote bfloat16 streams; between blocks a
+        # stream keeps its precision.
         dtype = streams["X"].dtype
         return {name: value.to(dtype) for name, value in after.items()}
 
     def dead_parameters(self) -> Iterator[str]:
-        """Parameters that nothing in this block's program uses: they never get a gradient."""
+        """Parameters that this block's program does not use: they never get a gradient."""
         used = {f"{oracle}." for oracle in self.program.oracles()}
         used |= {f"velocity_norms.{self.norm_of_call[i]}." for i in self.program.norm_calls()}
         used |= {f"coefficients.raw_{name}." for name in self.program.reads()}

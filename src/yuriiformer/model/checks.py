@@ -1,4 +1,4 @@
-"""Checks of a model's input: each says what is wrong and what to do."""
+"""Checks of a model's input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_tokens(
         targets = _as_ids("targets", targets)
         if targets.shape != tokens.shape:
             shapes = f"{tuple(targets.shape)}, but tokens {tuple(tokens.shape)}"
-            raise InputError(f"targets have shape {shapes}: one target a token")
+            raise InputError(f"targets have shape {shapes}: one target per token")
         _check_range("target", targets, config.vocab_size, ignored=IGNORE)
     return tokens, targets
 
@@ -44,8 +44,8 @@ def _as_ids(what: str, ids: object) -> Tensor:
 
 
 def _check_range(what: str, ids: Tensor, vocab: int, ignored: int | None = None) -> None:
-    # Reading values would stall a GPU and cannot be compiled; there the kernels check. A subclass
-    # (a fake tensor, say) may have no values to read.
+    # Reading values would stall a GPU and cannot be compiled; there the kernels check. Fake tensors
+    # have no values to read.
     if torch.compiler.is_compiling() or ids.device.type != "cpu" or type(ids) is not Tensor:
         return
     wrong = (ids < 0) | (ids >= vocab)

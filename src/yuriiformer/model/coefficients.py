@@ -30,8 +30,8 @@ class Coefficients(nn.Module):
     """Called, it gives the block's coefficients by name, each within its range.
 
     A learned one is a parameter ``raw_<name>`` of at least one dimension (sharded training cannot
-    split a 0-dimensional one); a fixed one is a buffer that holds the value itself, and is saved
-    like a parameter, so that a model built on the meta device is whole after loading.
+    split a 0-dimensional one); a fixed one is a buffer with the value itself. It is saved like
+    a parameter, so that a model built on the meta device is complete after loading.
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:

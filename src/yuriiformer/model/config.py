@@ -1,7 +1,7 @@
 """The configuration of a model: complete, plain data when saved.
 
-It is checked when it is made; what only the oracles or a coefficient's schedule can tell is
-checked when a model is built from it.
+It is checked when it is made. What depends on the oracles or on a coefficient's schedule is checked
+when a model is built from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VelocityNorm = Literal["shared", "separate"]
 
 
 class _RuleField:
-    """A field that is given a rule in any way that one can be named, and is always the `Rule`."""
+    """A field that accepts a rule by name, file or object, and always holds the `Rule`."""
 
     default: Rule | str = "nesterov-lie-trotter"
 

@@ -1,4 +1,4 @@
-"""What an oracle is told besides its argument."""
+"""What an oracle gets besides its argument."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Context:
         positions: (token,), or (batch, token) where rows differ: the place of each token in its
             sequence.
         call: how many times this oracle has been called in this block before. Two calls share
-            their weights but not what they remember.
+            their weights but not their cache.
         kv_cache: of attention, while text is generated: keys and values of the tokens before.
-        mask: True where a token may look, to be broadcast to (batch, head, token, key); None with
-            ``causal`` is the plain causal mask, and without it there is nothing to hide.
+        mask: True where a token may attend, broadcast to (batch, head, token, key). None: the
+            causal mask with ``causal``, no mask without.
     """
 
     positions: Tensor

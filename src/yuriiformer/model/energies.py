@@ -101,7 +101,7 @@ def _gelu_tanh(x: Tensor) -> Tensor:
 
 
 def _silu(x: Tensor) -> Tensor:
-    """Of x sigmoid(x): a dilogarithm, which torch has not. Beyond 40 it is x, or 0."""
+    """Of x sigmoid(x): a dilogarithm, which torch does not have. Beyond 40 it is x, or 0."""
     return _with_tails(torch.nn.functional.silu, x, 40.0)
 
 
@@ -116,13 +116,13 @@ ANTIDERIVATIVES: dict[str, Function] = {
 
 
 def _with_tails(function: Function, x: Tensor, far: float) -> Tensor:
-    """Of a function that is x above ``far`` and 0 below its negative: the work does not grow with
-    the largest x, as it does otherwise."""
+    """The integral of a function that is x above ``far`` and 0 below -``far``: the work does not
+    grow with the largest x."""
     above = x.clamp(min=far)
     return _integrate(function, x.clamp(-far, far)) + 0.5 * (above.square() - far**2)
 
 
-NODES, WIDTH = 24, 2.0  # of Gauss-Legendre on each piece, and the pieces' width
+NODES, WIDTH = 24, 2.0  # Gauss-Legendre nodes on each piece, and the width of a piece
 
 
 def _integrate(function: Function, x: Tensor) -> Tensor:

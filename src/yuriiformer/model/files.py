@@ -1,8 +1,8 @@
 """A model as a folder: weights as safetensors, configuration with the rule's full text as JSON.
 
-Nothing in it is executed on loading. A model is found whole or not at all: the new folder is
-written aside and takes the old one's place at the end. The JSON file holds the SHA-256 of the
-weights and of the configuration, so a damaged, truncated or foreign file is told from a good one.
+Nothing in it is executed on loading. Writing is atomic: the new folder is written under another
+name and replaces the old one at the end. The JSON file holds the SHA-256 of the weights and of the
+configuration, so damaged or truncated files are detected.
 """
 
 from __future__ import annotations

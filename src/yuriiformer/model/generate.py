@@ -1,10 +1,9 @@
 """Text from a model: token after token, each drawn from what the model predicts next.
 
-A model sees at most ``context`` tokens. A text that outgrows them continues from its last half:
-with learned positions what is remembered of tokens would be of the wrong place, so that half is
-encoded again, and then grows until it is full once more. Where the window of a text begins
-depends on its length alone; so a text comes out the same with or without a cache, alone or among
-others.
+A model sees at most ``context`` tokens. A longer text continues from its last half: cached keys and
+values would have the wrong positions, so that half is encoded again and grows until the context is
+full. The start of the window depends on the length of the text only, so the result is the same with
+or without a cache, alone or in a batch.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Predictor:
         return self.model.token_table.device
 
     def _next(self, rows: Rows) -> Tensor:
-        """Encode new tokens after those remembered."""
+        """Encode new tokens after those in the cache."""
         assert self.cache is not None
         tokens = torch.tensor(rows, device=self._device)
         count = tokens.shape[1]
@@ -110,8 +109,8 @@ def stream(
         prompts: of any lengths, each at least one token.
         sampling: how tokens are drawn; plain draws by default.
         seed: the same seed gives the same text; each row has draws of its own.
-        end: a row that draws this token (end of text) gives it and is over.
-        cached: remember keys and values; off only to compare.
+        end: a row that draws this token (end of text) returns it and ends.
+        cached: use a key/value cache; False is for comparison.
     """
     sampling = sampling or Sampling()
     rows = _check(prompts, max_new_tokens, model.config.vocab_size)
@@ -145,7 +144,7 @@ def generate(
     cached: bool = True,
 ) -> Tensor:
     """Continue ``tokens`` (batch, token): the tokens given, and those drawn after them. A row that
-    has drawn ``end`` is filled up with it."""
+    has drawn ``end`` is padded with it."""
     if not isinstance(tokens, Tensor) or tokens.ndim != 2:
         shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
         raise InputError(f"tokens to continue are a tensor (batch, token), not {shape}")

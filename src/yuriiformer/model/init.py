@@ -1,8 +1,8 @@
 """The start of every tensor: nanoGPT's distributions, drawn by name.
 
 Each tensor is drawn on the CPU from a generator of its own, seeded by (seed, name). So two models
-of different rules start from the same tensors wherever both have one, whatever the order or the
-device they are built in, and the global RNG is not touched.
+of different rules start from the same tensors where both have them, independent of order and
+device, and the global RNG is not used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def tensor_seed(seed: int, name: str) -> int:
 
 @torch.no_grad()
 def initialize(model: nn.Module, seed: int) -> None:
-    """Give every parameter its start; on the meta device there is nothing to give it to."""
+    """Initialise every parameter; those on the meta device are skipped."""
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
             if parameter.is_meta:

@@ -1,7 +1,7 @@
-"""What attention remembers while text is generated: keys and values, a slot for every call.
+"""The keys and values of attention while text is generated: a slot for every call.
 
-Two attention calls in a block share their weights but ask at different points, so each has a slot
-of its own. Which calls there are comes from the rule: a slot is made when its call first happens.
+Two attention calls in a block share their weights but have different arguments, so each has its own
+slot. A slot is made when its call first happens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class KVSlot(Protocol):
     """Where one attention call keeps its keys and values."""
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add those of new tokens (batch, head, token, d_head); all of them so far."""
+        """Add those of new tokens (batch, head, token, d_head); returns all of them so far."""
 
 
 class BlockKVCache(Protocol):
@@ -71,7 +71,7 @@ class KVCache:
         return [slot for block in self.blocks for slot in block.slots]
 
     def clear(self) -> None:
-        """Forget everything, keep the room."""
+        """Empty all slots, keep their memory."""
         self.length = 0
         for slot in self.slots:
             slot.length = 0
@@ -80,11 +80,11 @@ class KVCache:
 def positions_and_mask(
     length: int, tokens: int, pads: Tensor | None, device: torch.device
 ) -> tuple[Tensor, Tensor | None, bool]:
-    """Positions of new tokens after ``length`` others, and who may look at whom.
+    """Positions and attention mask of new tokens after ``length`` others.
 
-    ``pads`` (batch,) is how much padding stands before each row. Gives positions, (token,) or
-    (batch, token); a mask (batch, 1, token, key) where one is needed; and whether the plain causal
-    mask is what is meant.
+    ``pads`` (batch,) is how much padding stands before each row. Returns positions, (token,) or
+    (batch, token); a mask (batch, 1, token, key) where one is needed; and whether the causal mask
+    applies.
     """
     rows = torch.arange(length, length + tokens, device=device)
     if pads is None:

@@ -15,8 +15,8 @@ class Linear(nn.Linear):
     """A linear map whose start is drawn by the model, not here (see `init`).
 
     ``init_scale`` multiplies the standard deviation of that start; output projections of oracles
-    set it to 1/sqrt(2L). ``parts`` says how many maps of equal size are fused in it, one below the
-    other: an optimiser may treat them apart.
+    set it to 1/sqrt(2L). ``parts`` is the number of maps of equal size that are stacked in it: an
+    optimiser may treat them separately.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class Linear(nn.Linear):
         super().__init__(d_in, d_out, bias=bias)
 
     def reset_parameters(self) -> None:
-        """Nothing: PyTorch's own start would be overwritten, and would move the global RNG."""
+        """Nothing: PyTorch's own values would be overwritten, and would advance the global RNG."""
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, context: Context, **options: Any) -> Tensor:
-    """Attention over (batch, head, token, d_head), also over the keys and values remembered."""
+    """Attention over (batch, head, token, d_head), including cached keys and values."""
     if context.kv_cache is not None:
         k, v = context.kv_cache.extend(k, v)
     return F.scaled_dot_product_attention(
@@ -46,7 +46,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, context: Context, **options: Any) ->
 
 def attention_scores(q: Tensor, k: Tensor, context: Context) -> Tensor:
     """What `attend` takes the softmax of: (batch, head, token, key), -inf where a token may not
-    look. Groups of query heads may share a key head. For looking inside, not for speed."""
+    look. Groups of query heads may share a key head. For analysis, not for speed."""
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     scores = q @ k.mT * q.shape[-1] ** -0.5
     token, key = scores.shape[-2:]

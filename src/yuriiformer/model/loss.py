@@ -19,7 +19,7 @@ def mean_cross_entropy(
     """Nats per token of ``targets`` (any shape) under ``softmax(hidden @ weight.T)``.
 
     Under autocast the matrix products run in its dtype; the softmax, the loss and the sums over
-    chunks are float32. Logits that fit into one chunk, and compiled code, take the plain way.
+    chunks are float32. Logits that fit into one chunk, and compiled code, use plain cross-entropy.
     """
     hidden = hidden.reshape(-1, hidden.shape[-1])
     targets = targets.reshape(-1)
@@ -32,14 +32,15 @@ def mean_cross_entropy(
             logits = F.linear(hidden.to(dtype), weight.to(dtype))
             return F.cross_entropy(_at_least_float(logits), targets, ignore_index=IGNORE)
         chunk = max(1, chunk_elements // vocab)
-        if not torch.is_grad_enabled():  # a Function is told that parameters want gradients even so
+        if not torch.is_grad_enabled():  # a Function sees requires_grad even without grad mode
             hidden, weight = hidden.detach(), weight.detach()
         loss: Tensor = _Chunked.apply(hidden, weight, targets, chunk, dtype)  # type: ignore[no-untyped-call]
         return loss
 
 
 def chunk_starts(rows: int, chunk: int) -> Sequence[int]:
-    """Where each chunk begins. A function of its own: who only counts memory leaves most out."""
+    """The start of each chunk. A separate function, so that a memory simulation can skip most
+    chunks."""
     return range(0, rows, chunk)
 
 
@@ -48,10 +49,10 @@ def _at_least_float(tensor: Tensor) -> Tensor:
 
 
 class _Chunked(torch.autograd.Function):
-    """The loss chunk by chunk; gradients are made on the way, while a chunk's logits are there.
+    """The loss chunk by chunk; gradients are computed with each chunk, while its logits exist.
 
-    By hand: `F.linear_cross_entropy` does this too, but its sums over chunks round in bfloat16
-    (4.06 for 8.5 with chunks of 8 rows at vocabulary 5,000, on CPU).
+    Written here because `F.linear_cross_entropy` sums chunks in bfloat16 (4.06 instead of 8.5 with
+    chunks of 8 rows at vocabulary 5,000, on CPU).
     """
 
     @staticmethod
@@ -66,7 +67,7 @@ class _Chunked(torch.autograd.Function):
         wants_hidden, wants_weight = ctx.needs_input_grad[:2]
         grad_hidden = torch.empty_like(hidden) if wants_hidden else None
         grad_weight = torch.zeros_like(_at_least_float(weight)) if wants_weight else None
-        # Made once: fresh memory for each chunk costs as much as the softmax.
+        # Allocated once: fresh memory for each chunk costs as much as the softmax.
         logits = table.new_empty(min(chunk, len(hidden)), len(table))
         softmax = torch.empty_like(logits, dtype=exact)
         minus_one = softmax.new_full((len(softmax), 1), -1.0)
@@ -78,8 +79,8 @@ class _Chunked(torch.autograd.Function):
             torch.mm(h, table.mT, out=logits[:rows])
             log_p = torch.log_softmax(logits[:rows], -1, dtype=exact, out=softmax[:rows])
             total -= (log_p.gather(-1, target) * counted).sum()
-            # d loss / d logits: softmax less the one at the target. The mask and the mean are
-            # applied to what is d wide, not to what is as wide as the vocabulary.
+            # d loss / d logits: softmax minus one at the target. The mask and the mean are applied
+            # to tensors of width d, not to tensors as wide as the vocabulary.
             if wants_hidden or wants_weight:
                 error = log_p.exp_().scatter_add_(-1, target, minus_one[:rows])
                 error = error if dtype == exact else logits[:rows].copy_(error)

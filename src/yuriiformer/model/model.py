@@ -45,7 +45,7 @@ class YuriiFormer(nn.Module):
     ``model(tokens)`` gives logits (batch, token, vocab_size); ``model(tokens, targets)`` gives the
     mean loss in nats per token, without the full logits in memory. Targets of -100 do not count.
 
-    ``seed`` says where the weights start; None leaves them unset, for a loader to fill.
+    ``seed`` of the initial weights; None leaves them unset, for a loader to fill.
     """
 
     def __init__(self, config: ModelConfig, *, seed: int | None = 0) -> None:
@@ -95,9 +95,9 @@ class YuriiFormer(nn.Module):
     ) -> Tensor:
         """X after the last block and the final norm: (batch, token, d).
 
-        ``context`` says where the tokens stand and what they see, if it is not plainly a text from
-        its beginning; ``caches``, one per block, hold what came before. ``watch`` is told the
-        streams before each block and gives the observer of its steps.
+        ``context`` holds positions and mask, if the tokens are not simply the beginning of a text;
+        ``caches``, one per block, hold earlier keys and values. ``watch`` is called with the
+        streams before each block and returns the observer of its steps.
         """
         context = context or Context(torch.arange(tokens.shape[1], device=tokens.device))
         streams = self.start_streams(tokens, context.positions)
@@ -127,8 +127,8 @@ class YuriiFormer(nn.Module):
     ) -> Tensor:
         """Continue ``tokens`` (batch, token): those given, and those drawn after them.
 
-        Temperature 0 is greedy. A row that has drawn ``end`` is filled up with it. For prompts of
-        unequal lengths, and tokens as they come, see `yuriiformer.model.generate.stream`.
+        Temperature 0 is greedy. A row that has drawn ``end`` is padded with it. For prompts of
+        unequal lengths, and for streaming, see `yuriiformer.model.generate.stream`.
         """
         sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
         return generate(self, tokens, max_new_tokens, sampling, seed=seed, end=end)
@@ -139,13 +139,13 @@ class YuriiFormer(nn.Module):
         streams: dict[str, Tensor] = {}
         for stream, start in self.streams.items():
             if start == "zero":
-                # Not zeros_like: like every later V this one needs a gradient to flow through,
-                # or a compiler would make the first block a case of its own.
+                # Not zeros_like: V must require a gradient here as in later blocks, or the first
+                # block would need its own compiled graph.
                 streams[stream] = 0.0 * main
             elif stream == "X":
                 streams[stream] = main
             elif start == "tied":
-                streams[stream] = main.clone()  # an alias of X would make the first block special
+                streams[stream] = main.clone()  # an alias of X would need its own compiled graph
             else:
                 streams[stream] = self.starts[f"{stream}_0"](tokens, positions)
             if start == "normalized":

@@ -68,7 +68,7 @@ class GroupedAttention(nn.Module):
         return rotate(q, context.positions), rotate(k, context.positions), v
 
     def scores(self, Y: Tensor, context: Context) -> Tensor:
-        """Of every query with every key it sees, for looking inside."""
+        """Attention scores, for analysis."""
         q, k, _ = self.project(Y, context)
         return attention_scores(q, k, context)
 

@@ -1,6 +1,6 @@
 """What an oracle is, and the registry of oracle pairs.
 
-A pair is all that a model needs to know of its oracles. To add one, write two modules that are
+A pair is all that a model needs of its oracles. To add one, write two modules that are
 called ``oracle(Y, context)`` and register them under a name; no rule and no other file changes:
 
     register_oracles("mine", OraclePair(attention=MyAttention, mlp=MyMLP, norm=make_norm,
@@ -55,7 +55,7 @@ _PAIRS = {
 
 
 def register_oracles(name: str, pair: OraclePair) -> None:
-    """Make a pair known under a name; a name means one pair for good."""
+    """Register a pair under a name, which cannot be reused."""
     if _PAIRS.setdefault(name, pair) != pair:
         raise ConfigError(f"oracles {name!r} are registered already: choose another name")
 

@@ -17,7 +17,7 @@ def layer_norm(config: ModelConfig) -> nn.LayerNorm:
 
 
 def output_scale(config: ModelConfig) -> float:
-    """The start of what an oracle writes is smaller, the more blocks write: 1/sqrt(2L)."""
+    """Initial scale of output projections, by the number of blocks L: 1/sqrt(2L)."""
     return float((2 * config.n_layer) ** -0.5)
 
 
@@ -48,7 +48,7 @@ class Attention(nn.Module):
         return q, k, v
 
     def scores(self, Y: Tensor, context: Context) -> Tensor:
-        """Of every query with every key it sees, for looking inside."""
+        """Attention scores, for analysis."""
         q, k, _ = self.project(Y)
         return attention_scores(q, k, context)
 

@@ -1,4 +1,4 @@
-"""Which token comes next, given what the model thinks of each."""
+"""How the next token is drawn from the logits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sampling:
         temperature: what logits are divided by; 0 takes the likeliest token.
         top_k: draw among that many likeliest.
         top_p: draw among the likeliest that together have at least this probability.
-        repetition_penalty: above 1, tokens that the text has already are made less likely: their
+        repetition_penalty: above 1, tokens that are already in the text are less likely: their
             logits are divided by it if positive, multiplied if negative.
     """
 
@@ -44,12 +44,12 @@ class Sampling:
     def draw(
         self, logits: Tensor, texts: Sequence[Sequence[int]], generators: Sequence[torch.Generator]
     ) -> Tensor:
-        """One token a row of (batch, vocab); each row has its text so far and its own chance."""
+        """One token per row of (batch, vocab); each row has its text and its own generator."""
         if self.repetition_penalty != 1:
             logits = self._penalise(logits, texts)
         if self.temperature == 0:
             return logits.argmax(dim=-1)
-        logits = logits - logits.amax(dim=-1, keepdim=True)  # no temperature makes 0 overflow
+        logits = logits - logits.amax(dim=-1, keepdim=True)  # so that no temperature overflows
         probabilities = torch.softmax(self._cut(logits / self.temperature), dim=-1)
         rows = zip(probabilities, generators, strict=True)
         return torch.cat([torch.multinomial(row, 1, generator=own) for row, own in rows])
@@ -81,6 +81,6 @@ class Sampling:
 
 
 def generators(seed: int, rows: int) -> list[torch.Generator]:
-    """A chance of its own for each row, so that a row's text does not depend on the others. On the
-    CPU: the same draws on any device."""
+    """A generator for each row, so that a row's text does not depend on the others. On the CPU: the
+    same draws on any device."""
     return [torch.Generator().manual_seed((seed * 1_000_003 + row) % 2**63) for row in range(rows)]

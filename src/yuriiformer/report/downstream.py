@@ -70,7 +70,7 @@ def _top_two(scores: Scores, task: str) -> set[str]:
     texts = {slug: f"{_mean(mine[task]):.1f}" for slug, mine in scores.items() if task in mine}
     if len(texts) < 2 or _mixed(scores, task):
         return set()
-    # The paper's rule: the second place is tied for, not moved down by a tie for the first.
+    # The paper's rule: a tie for the first place does not push others out of the second.
     second = sorted((float(text) for text in texts.values()), reverse=True)[1]
     return {slug for slug, text in texts.items() if float(text) >= second}
 

@@ -1,4 +1,4 @@
-"""Figures of the learned coefficients: over depth, and their way through training."""
+"""Figures of the learned coefficients: over depth, and during training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COLUMNS = 3  # panels beside each other
 
 
 def coefficients_over_depth(comparison: Comparison) -> Figure:
-    """What was learned in each layer: a panel a coefficient, a line an arm (mean over seeds)."""
+    """The learned values by layer: a panel per coefficient, a line per arm (mean over seeds)."""
     ends = {arm.slug: end_of(arm) for arm in comparison.arms}
     names = list(dict.fromkeys(name for end in ends.values() for name in end))
     if not names:
@@ -80,7 +80,7 @@ def coefficient_paths(arm: Arm) -> Figure:
         return nothing(f"{said(arm.label)} has no coefficients.")
     steps, paths = path_of(run)
     depth = max(values.shape[1] for values in paths.values())
-    # Without the lightest end, which white paper swallows.
+    # Without the lightest end, which is hard to see on white.
     colours = ListedColormap(mpl.colormaps["viridis"](np.linspace(0, 0.9, 256)))
     norm = Normalize(0, max(1, depth - 1))
     with look():

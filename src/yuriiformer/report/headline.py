@@ -1,4 +1,4 @@
-"""What came out, in plain words."""
+"""The result in a few sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIGNIFICANT = 0.05
 
 
 def headline(comparison: Comparison) -> list[str]:
-    """One to four sentences; nothing is claimed that the seeds do not bear out."""
+    """One to four sentences; a claim needs enough seeds."""
     ranked = comparison.ranked()
     if not ranked:
         finished = any(run.finished for arm in comparison.arms for run in arm.runs)
@@ -29,7 +29,7 @@ def headline(comparison: Comparison) -> list[str]:
     ranked = sound
     others = [each for each in ranked if each.arm.slug != base.slug]
     if others and comparison.baseline_finished:
-        known = len(others) == 1 and ranked[0] is others[0]  # then the first sentence says it all
+        known = len(others) == 1 and ranked[0] is others[0]  # then the first sentence is enough
         apart = "" if known and _clear(others[0]) else _told_apart(others, base.label)
         said += [text for text in (apart, _speed(others)) if text]
     unfinished = [run for arm in comparison.arms for run in arm.runs if not run.finished]
@@ -40,7 +40,7 @@ def headline(comparison: Comparison) -> list[str]:
 
 
 def _first(best: Outcome, comparison: Comparison) -> str:
-    """Who ends lowest, and how far below the baseline."""
+    """The arm that ends lowest, and its distance from the baseline."""
     loss = comparison.primary(best).mean
     text = f"{best.arm.label} ends lowest: validation loss {loss:.3f} nats per token"
     difference = best.difference
@@ -113,7 +113,7 @@ def _end(group: Sequence[Outcome]) -> str:
 
 
 def _speed(others: Sequence[Outcome]) -> str:
-    """Who reaches the baseline's best loss soonest."""
+    """The arm that reaches the baseline's best loss first."""
     sure = [each for each in others if each.speedup_steps.reached == each.speedup_steps.n]
     known = [(each.speedup_steps.ratio, each) for each in sure if each.speedup_steps.ratio]
     if not known:

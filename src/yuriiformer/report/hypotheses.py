@@ -1,4 +1,4 @@
-"""A study's verdicts: as a table for page and files, as lines for a terminal, in a sentence."""
+"""A study's verdicts: as a table, as lines for a terminal, and in a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report: comparisons as the data of a page, and all its files."""
+"""The data of a report's page."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Samples = Mapping[str, tuple[list[dict[str, Any]], str]]  # of an arm's first ru
 
 @dataclass(frozen=True)
 class Extras:
-    """What a page shows beside the comparisons."""
+    """What a page shows besides the comparisons."""
 
     title: str = "YuriiFormer report"
     made: str = ""
@@ -93,7 +93,7 @@ def _subtitle(comparison: Comparison) -> str:
 
 
 def data_facts(run: Run) -> list[list[str]]:
-    """What the data were."""
+    """The facts about the data."""
     data = run.saved["data"]
     facts = [
         ("folder", data.get("folder")),
@@ -107,7 +107,7 @@ def data_facts(run: Run) -> list[list[str]]:
 
 
 def _asked(comparison: Comparison) -> list[str]:
-    """The study's question, and how its hypotheses came out."""
+    """The study's question, and a sentence about its hypotheses."""
     if comparison.study is None:
         return []
     return list(filter(None, [comparison.study.question, hypothesis_sentence(comparison)]))

@@ -184,7 +184,7 @@ def _arm(comparison: Comparison, each: Outcome) -> dict[str, Any]:
 
 
 def _paper(figure: PaperFigure) -> dict[str, Any]:
-    """One value a metric, or by the paper's label where it is unclear which is the rule's."""
+    """One value per metric, or values by the paper's label where the label is unclear."""
     found: dict[str, Any] = {"unclear_label": figure.unclear}
     for metric in ("best", "final", "train"):
         values = figure.values(metric)

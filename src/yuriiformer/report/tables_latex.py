@@ -145,7 +145,7 @@ def _row_key(comparisons: Sequence[Comparison]) -> Callable[[Arm], str]:
 
 
 def _label(text: str) -> str:
-    """In braces: after a line's end a bracket or a star would be read as an option."""
+    """In braces: after a line end LaTeX would read a bracket or a star as an option."""
     return "{" + r"LN$_v$".join(escape(part) for part in text.split("LN_v")) + "}"
 
 
@@ -208,7 +208,7 @@ def _table(
     *,
     wide: bool,
 ) -> str:
-    """The whole of it, with a caption that says what stands in it."""
+    """The table environment with its caption."""
     outcomes = [(c, each) for c in comparisons for each in c.outcomes]
     figures = [paper_figure_of(comparison.preset, each) for comparison, each in outcomes]
     name = " and ".join(escape(each.name) for each in comparisons if each.name)

@@ -1,1 +1,1 @@
-"""A model looked into: what its streams and oracles do through depth."""
+"""What a model's streams and oracles do through depth."""

@@ -85,8 +85,8 @@ def _top(trace: Trace, piece: Piece) -> list[list[list[tuple[str, float]]]]:
 def run_data(
     model: YuriiFormer, traces: Iterable[tuple[str, Trace]], piece: Piece
 ) -> dict[str, Any]:
-    """All texts of one model, of which there is one at least, and the model's side of them. One
-    trace is held at a time."""
+    """All texts of one model, at least one, and the facts about the model. Only one
+    trace is in memory at a time."""
     config, first, texts = model.config, None, []
     for name, trace in traces:
         first = first or replace(trace, by_step={}, heads={})

@@ -64,7 +64,7 @@ def logit_lens(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top:
 
 
 def _look(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top: int) -> Lens:
-    """Of so few tokens that their probabilities fit into memory."""
+    """The lens for few enough tokens that their probabilities fit into memory."""
     real = model.config.real_vocab
     known = targets != IGNORE
     safe = targets.where(known, 0)
@@ -81,7 +81,7 @@ def _look(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top: int)
         found["top"].append(ids)
     stacked = {key: torch.stack(values) for key, values in found.items()}
     loss = stacked["loss"].masked_fill(~known, torch.nan)
-    broken = stacked["share"][..., 0].isnan()  # of a model that has diverged: nothing is likeliest
+    broken = stacked["share"][..., 0].isnan()  # a model that has diverged has no likeliest token
     depth = _settled(stacked["top"][..., 0]).double()
     return Lens(
         loss=loss,

@@ -1,4 +1,4 @@
-"""The depth explorer: traces as the payload of its page, and in short for a terminal."""
+"""The depth explorer: the data of its page, and a summary for a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE = Page(
 def depth_payload(
     traced: Mapping[str, Any], *, title: str, made: str, commands: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
-    """Of what ``trace.json`` holds."""
+    """The page's data, from the content of ``trace.json``."""
     runs = traced["runs"]
     texts = runs[0]["texts"]
     subtitle = " and ".join(

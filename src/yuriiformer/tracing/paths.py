@@ -1,4 +1,4 @@
-"""The way of a token through depth: its length, its turns, and a plane to see it in."""
+"""The trajectory of a token through depth: its length, its turns, and a plane to draw it in."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def travel(
 def principal(trajectories: Tensor, components: int = 3) -> Principal:
     """Along the directions in which the points of all tokens and places differ most. Each
     direction is turned so that its largest entry is positive: the same points, the same picture."""
-    if not trajectories.isfinite().all():  # of a model that has diverged there is no plane
+    if not trajectories.isfinite().all():  # a model that has diverged
         return Principal(
             trajectories.new_full((*trajectories.shape[:2], components), torch.nan),
             trajectories.new_full((components,), torch.nan),

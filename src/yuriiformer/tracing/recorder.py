@@ -1,8 +1,8 @@
-"""One text through a model, step by step: what every stream and oracle does on the way.
+"""One text through a model, step by step: what every stream and oracle does.
 
-The model runs as it always does, and the interpreter's observer is told each step of each block;
-what is recorded is computed beside it from what it was told, so no bit of the result changes. Rows
-of "by layer" count from 0, before the first block, to n_layer, after the last.
+The model runs as usual, and the interpreter calls an observer after each step of each block. All
+quantities are computed from copies, so no bit of the result changes. Rows of "by layer" count
+blocks: 0 is before the first block, n_layer is after the last.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class TracedStep:
 
 @dataclass(frozen=True)
 class Trace:
-    """Of one text of T tokens. Of what has no meaning for a step there is None.
+    """The trace of one text of T tokens. A quantity that has no meaning for a step is None.
 
     Args:
-        by_step: for each quantity one entry a step: (token,), or None.
+        by_step: for each quantity one entry per step: (token,), or None.
         heads: the same, before the mean over attention's heads: (head, token).
         by_layer: for each quantity (n_layer + 1, token); NaN where there is none.
         whole: for each energy of the whole text (n_layer + 1,).
-        path: length of each token's way, distance of its ends, and their ratio: (token,).
-        places: where X was recorded: (row, index of the step that made it); a row of 1.5 is half
-            of the second layer's updates of X.
+        path: length of each token's trajectory, distance of its ends, and their ratio: (token,).
+        places: where X was recorded: (row, index of the step that made it); a row of 1.5 is after
+            half of the updates of X in layer 1.
         principal: trajectories of X, as it is (``raw``) and as the final norm sees it
             (``directions``), along three principal components.
     """
@@ -97,8 +97,8 @@ def trace(model: YuriiFormer, tokens: Tensor, targets: Tensor | None = None, top
 
 @dataclass
 class Recorder:
-    """Takes down what the observer is told of a batch of one: in float64 and on the CPU, so that
-    what is measured does not depend on where the model runs."""
+    """Records the steps of a batch of one in float64 and on the CPU, so that the measurements do
+    not depend on the device of the model."""
 
     model: YuriiFormer
     length: int
@@ -137,7 +137,7 @@ class Recorder:
             self.heads.append(found.pop("heads", None))
             for name in BY_STEP:
                 self.by_step[name].append(found.get(name))
-            if step is last:  # between blocks a stream has the precision it came in
+            if step is last:  # between blocks a stream keeps its precision
                 dtype = streams["X"].dtype
                 self.streams.append({name: now[name].to(dtype).double() for name in whole})
                 self.trajectories[-1] = self.streams[-1]["X"]
@@ -192,15 +192,15 @@ def _exact(value: Tensor) -> Tensor:
 
 
 def _written_out(model: YuriiFormer, block: Block) -> list[str]:
-    """The streams whose value after this block is really made: the last blocks leave out what can
-    no longer reach the logits."""
+    """The streams whose value after this block is computed: the last blocks skip steps that cannot
+    reach the logits."""
     taken = {id(step) for step in block.program.steps}
     skipped = {step.target for step in model.config.rule.steps if id(step) not in taken}
     return [name for name in model.streams if name not in skipped]
 
 
 def _normalized(model: YuriiFormer, trajectories: Tensor) -> Tensor:
-    """As the final norm, and so the output projection, sees them."""
+    """After the final norm, as the output projection gets them."""
     table = model.token_table
     result: Tensor = model.norm(trajectories.to(table.device, table.dtype))
     return result.cpu().double()
@@ -211,7 +211,7 @@ def attention_quantities(scores: Tensor) -> dict[str, Tensor]:
     its keys held fixed, each the mean over heads; ``heads`` holds the entropies themselves."""
     log_z = scores.logsumexp(-1)
     weights = scores.softmax(-1)
-    # log z - sum_j a_j s_j; where nothing is seen the weight is 0 and the score infinite
+    # log z - sum_j a_j s_j; where attention is masked the weight is 0 and the score infinite
     entropy = log_z - (weights * scores.masked_fill(weights == 0, 0.0)).sum(-1)
     return {"entropy": entropy.mean(0), "log_partition": log_z.mean(0), "heads": entropy}
 
@@ -224,7 +224,7 @@ def _finish(
     logits: Tensor,
     top: int,
 ) -> Trace:
-    """What needs the whole way: paths, lens, energies of the streams."""
+    """The quantities of whole trajectories: paths, lens, energies of the streams."""
     rows = [each["X"] for each in recorder.streams]
     lens = logit_lens(model, rows, targets, top)
     trajectories = torch.stack(recorder.trajectories)  # (place, token, d)
@@ -254,7 +254,7 @@ def _finish(
 
 
 def _streams(model: YuriiFormer, recorder: Recorder) -> dict[str, Tensor]:
-    """Lengths of the streams by row, and how far the tokens point the same way."""
+    """Norms of the streams by row, and how much the tokens point in the same direction."""
     none = torch.full((recorder.length,), torch.nan, dtype=torch.float64)
     found = {}
     for stream in model.streams:

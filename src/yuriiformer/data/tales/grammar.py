@@ -7,8 +7,8 @@ grammar).
 So the entropy of the choices is the entropy of the text, and no model's expected loss on whole
 stories can be below it.
 
-One routine walks the grammar. Told by a generator of random numbers it writes, told by a text it
-reads, hence writer and reader cannot disagree.
+One routine walks the grammar, for writing (choices are random numbers) and for reading (choices are
+taken from a text), so writer and reader cannot disagree.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Writer:
 
 
 class _Reader:
-    """Chooses what the text says."""
+    """Chooses what the text contains."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0

@@ -1,7 +1,7 @@
-"""A rule's equations for people: with the paper's indices t and t+½, as Unicode or LaTeX.
+"""A rule's equations with the paper's indices t and t+½, as Unicode or LaTeX.
 
 A stream enters a block as X_t. Its last update there is X_{t+1}; earlier ones, and locals, are
-X_{t+½}, with a star for each one more (as the paper writes its Verlet block).
+X_{t+½}, with a star for each further one (as in the paper's Verlet block).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FRACTIONS = {  # numbers that are written as such
 }
 SUBSCRIPT = str.maketrans("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋")
 
-SUM, QUOTIENT, PRODUCT, ATOM = 1, 2, 3, 4  # how tightly an expression holds together
+SUM, QUOTIENT, PRODUCT, ATOM = 1, 2, 3, 4  # precedence of an expression
 
 
 @dataclass(frozen=True)
@@ -151,12 +151,12 @@ class Writer:
         return left + self.times(right) + right, PRODUCT
 
     def _within(self, node: Expr, least: int) -> str:
-        """The text of a part, in parentheses if it holds together less tightly than needed."""
+        """The text of a part, in parentheses if its precedence is too low."""
         text, holds = self._write(node)
         return text if holds >= least else self.group(text)
 
     def times(self, right: str) -> str:
-        """What stands before the right factor: usually just a space."""
+        """The sign before the right factor: usually just a space."""
         return "·" if right[0] in "(0123456789½¼¾" else " "
 
     def quotient(self, left: Expr, right: Expr) -> tuple[str, int]:
@@ -224,7 +224,7 @@ def _lines(rule: Rule, writer_type: type[Writer]) -> Iterator[tuple[str, str]]:
 
 
 def unicode_equations(rule: Rule) -> list[str]:
-    """One line an equation: ``Xₜ₊₁ = Xₜ + Vₜ₊₁``; the equals signs are aligned."""
+    """One line per equation: ``Xₜ₊₁ = Xₜ + Vₜ₊₁``; the equals signs are aligned."""
     lines = list(_lines(rule, Writer))
     width = max(len(left) for left, _ in lines)
     return [f"{left:<{width}} = {right}" for left, right in lines]
@@ -248,4 +248,4 @@ def latex_equations(rule: Rule) -> str:
     return "\\begin{aligned}\n" + body + "\n\\end{aligned}"
 
 
-assert {*ORACLES, *NORMS} == {"attn", "mlp", "norm", "unit"}  # each has its own way to be written
+assert {*ORACLES, *NORMS} == {"attn", "mlp", "norm", "unit"}  # each is written in its own way

@@ -1,8 +1,8 @@
-"""Where everything of a block diagram stands, worked out from the rule's steps.
+"""The positions of everything in a block diagram, derived from the rule's steps.
 
 Streams, oracles and locals each have a lane (a column); time runs down in rows. A step writes its
 lane: terms arrive as horizontal arrows from the lanes they are read from and are added at a ⊕.
-Nothing here draws; `diagram` does.
+`diagram` draws it.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _Builder:
             self.top[stream], self.last[stream] = 0.35, 0.35
 
     def step(self, step: Step, from_here: tuple[Step, ...]) -> None:
-        """Draw one step; ``from_here`` is what is still to come, this step included."""
+        """Draw one step; ``from_here`` are the remaining steps, this one included."""
         if isinstance(step, Query):
             lane = self.free_lane(step.oracle, from_here)
             self.cut(lane)
@@ -228,7 +228,7 @@ class _Builder:
         return self.operation(term.atom), ""
 
     def operation(self, atom: Expr) -> str:
-        """A formula that is no sum: a box in a lane of its own, with an arrow for each name."""
+        """A formula that is not a sum: a box in its own lane, with an arrow for each name."""
         inputs = list(dict.fromkeys(self.lane_of(n.id) for n in names(atom) if self.is_tensor(n)))
         lane = f"op#{sum(name.startswith('op#') for name in self.diagram.lanes)}"
         self.diagram.lanes.append(lane)

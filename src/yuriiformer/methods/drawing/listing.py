@@ -37,7 +37,7 @@ def describe(rule: Rule) -> dict[str, Any]:
 
 
 def summary_rows(rules: Iterable[Rule]) -> Iterator[dict[str, str]]:
-    """What a table says of each rule, by column."""
+    """The rows of the table of rules, by column."""
     for rule in rules:
         calls = rule.oracle_calls
         streams = [s if start == "tables" else f"{s}={start}" for s, start in rule.streams.items()]

@@ -19,7 +19,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Splitter:
-    """Takes sums apart. ``is_tensor`` tells the names that flow from those that only scale."""
+    """Splits sums into terms. ``is_tensor``: whether a name is a tensor, or a scalar factor."""
 
     writer: Writer
     is_tensor: Callable[[Name], bool]

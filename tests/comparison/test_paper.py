@@ -101,7 +101,7 @@ def test_a_rule_that_only_borrows_the_name_gets_no_figure():
 def test_which_setting_a_configuration_is(name):
     config = preset(name, "verlet-ama")
     config = replace(config, recipe=replace(config.recipe, seed=5))
-    assert paper_preset(config.to_dict()) == (name if name in paper_presets() else None)
+    assert paper_preset(config) == (name if name in paper_presets() else None)
 
 
 def test_what_is_no_setting_of_the_paper():
@@ -109,7 +109,7 @@ def test_what_is_no_setting_of_the_paper():
 
     def found(part, **changes):
         changed = replace(config, **{part: replace(getattr(config, part), **changes)})
-        return paper_preset(changed.to_dict())
+        return paper_preset(changed)
 
     assert found("machine", device="cpu", micro_batch=2, compile="off") == "tinystories-small"
     assert found("output", save_every=7) == "tinystories-small"
@@ -120,5 +120,4 @@ def test_what_is_no_setting_of_the_paper():
     assert found("model", n_layer=11) is None
     assert found("model", vocab_size=2048, valid_vocab=2048) is None
     assert found("validation", eval_every=50) is None
-    assert paper_preset(configuration("gd-euler").to_dict()) is None
-    assert paper_preset({}) is None
+    assert paper_preset(configuration("gd-euler")) is None

@@ -89,7 +89,7 @@ def test_a_run_from_before_a_field_was_there_goes_on(tmp_path):
         del saved["config"][part][name]
     folder.config_file.write_text(json.dumps(saved))
     assert train(small(steps=4), tales(), tmp_path / "run", resume=True).outcome == "finished"
-    assert read_run(tmp_path / "run").config["recipe"]["matrices"] == "muon"
+    assert read_run(tmp_path / "run").config.recipe.matrices == "muon"
 
 
 def test_a_configuration_from_before_a_part_was_renamed_is_read():

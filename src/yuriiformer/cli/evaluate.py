@@ -15,6 +15,7 @@ import tyro
 
 from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.comparison.paper import paper_downstream, paper_preset, task_references
+from yuriiformer.config import TrainConfig
 from yuriiformer.errors import ConfigError, RunError, whole_number
 from yuriiformer.evaluation.evaluate import Evaluator, TaskOptions, check_tasks
 from yuriiformer.evaluation.local_tasks import parse_tasks
@@ -106,7 +107,7 @@ def _figures(loaded: LoadedModel) -> Mapping[str, float]:
     rule = loaded.rule
     if rule.name not in paper or paper[rule.name].assigns != rule.assigns:
         return {}
-    setting = paper_preset(loaded.saved.get("config", {}))
+    setting = paper_preset(TrainConfig.from_dict(loaded.saved["config"])) if loaded.saved else None
     return paper_downstream(setting, rule.name) or {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,8 +141,7 @@ def _varied(runs: Sequence[Run]) -> list[str]:
 
 def experiment(run: Run) -> str:
     """A hash of what all runs of one arm have in common."""
-    rule = run.config["model"]["rule"]
-    return sha256_of_json({"rule": rule, **numbers_of(run.config)})
+    return sha256_of_json({"rule": run.rule.to_dict(), **numbers_of(run.config)})
 
 
 def _check_comparable(runs: Sequence[Run]) -> None:
@@ -157,16 +156,12 @@ def _check_comparable(runs: Sequence[Run]) -> None:
                     f"{_short(one)} and {_short(two)}): their losses cannot be compared. Report "
                     "them apart"
                 )
-        one, two = (_validation(each.config) for each in (first, run))
+        one, two = (each.config.validation.eval_sequences for each in (first, run))
         if one != two:
             raise RunError(
                 f"{first.folder} and {run.folder} were validated on other sequences (eval_sequences"
                 f" {one} and {two}): their losses cannot be compared. Report them apart"
             )
-
-
-def _validation(config: Mapping[str, Any]) -> Any:
-    return config["validation"]["eval_sequences"]
 
 
 def _short(value: Any) -> str:

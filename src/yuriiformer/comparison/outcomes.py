@@ -8,7 +8,7 @@ every arm, and the ones that overfit most.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
 from yuriiformer.comparison.statistics import Difference, Summary, holm, paired, summary
 from yuriiformer.comparison.study import Metric
+from yuriiformer.config import TrainConfig
 from yuriiformer.errors import RunError, did_you_mean
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.methods.rule import Rule
@@ -242,10 +243,10 @@ def _speedup(arm: Arm, base: Arm, cost: Callable[[Run, int], float | None]) -> S
 IGNORED = {"rule", "seed", "device", "threads", "micro_batch", "recompute", "deterministic"}
 
 
-def numbers_of(config: Mapping[str, Any]) -> dict[str, Any]:
+def numbers_of(config: TrainConfig) -> dict[str, Any]:
     """The fields of a run's configuration that make it another experiment; a rule and its
     coefficients, the seed and the machine do not."""
-    parts = [part for name, part in config.items() if name != "output"]
+    parts = [part for name, part in config.to_dict().items() if name != "output"]
     return {key: value for part in parts for key, value in part.items() if key not in IGNORED}
 
 

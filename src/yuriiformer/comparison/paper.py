@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from yuriiformer.config import Recipe
+from yuriiformer.config import TrainConfig
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.methods.catalog import BASELINE, paper
 from yuriiformer.methods.rule import Rule
@@ -102,24 +101,23 @@ def task_references() -> dict[str, dict[str, float]]:
     return found
 
 
-def paper_preset(config: Mapping[str, Any]) -> str | None:
+def paper_preset(config: TrainConfig) -> str | None:
     """Which of the paper's settings a run's configuration is, whatever its rule, seed and machine.
 
     The vocabulary must be GPT-2's, padded: losses over other tokens are other numbers.
     """
     own = _setting(config)
-    if own.get("vocab_size") != VOCABULARY:
+    if own["vocab_size"] != VOCABULARY:
         return None
     for name in paper_presets():
-        if own == _setting(preset(name, BASELINE).to_dict()):
+        if own == _setting(preset(name, BASELINE)):
             return name
     return None
 
 
-def _setting(config: Mapping[str, Any]) -> dict[str, Any]:
+def _setting(config: TrainConfig) -> dict[str, Any]:
     """The fields that make a setting, with the warmup that is meant where none is given."""
-    parts = (config.get(part) or {} for part in ("model", "recipe", "validation"))
-    found = {key: value for part in parts for key, value in part.items()}
-    if found.get("warmup") is None and isinstance(found.get("steps"), int):
-        found["warmup"] = Recipe(steps=found["steps"]).warmup_steps
+    data = config.to_dict()
+    found = {**data["model"], **data["recipe"], **data["validation"]}
+    found["warmup"] = config.recipe.warmup_steps
     return {key: value for key, value in found.items() if key not in ("rule", "seed", "exact")}

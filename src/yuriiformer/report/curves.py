@@ -112,8 +112,7 @@ def across_axis(runs: Sequence[Run], steps: Any, x: Axis) -> Floats | None:
         clocks = [run.curves for run in runs if len(run.curves.step)]
         times = [np.interp(at, [0.0, *own.step], [0.0, *own.seconds]) for own in clocks]
         return np.asarray(np.mean(times, axis=0)) if times else None
-    config = runs[0].config
-    tokens = at * float(config["recipe"]["sequences"] * config["model"]["context"])
+    tokens = at * float(runs[0].config.tokens_per_step)
     if x == "tokens":
         return tokens
     flops = runs[0].flops_a_token

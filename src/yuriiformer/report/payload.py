@@ -164,7 +164,7 @@ def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, An
         "samples": found,
         "samples_note": note,
         "facts": _facts(each),
-        "config": arm.first.config,
+        "config": arm.first.config.to_dict(),
         "command": repeat_command(arm.first),
     }
 

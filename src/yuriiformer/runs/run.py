@@ -119,23 +119,22 @@ class Run:
     def archived(self) -> bool:
         return self.folder.is_file()
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """The run's configuration, by parts (model, recipe, validation, machine, output)."""
-        return dict(self.saved["config"])
+    @cached_property
+    def config(self) -> TrainConfig:
+        return TrainConfig.from_dict(self.saved["config"])
 
     @cached_property
     def rule(self) -> Rule:
-        return Rule.from_dict(self.config["model"]["rule"])
+        return self.config.model.rule
 
     @property
     def seed(self) -> int:
-        return int(self.config["recipe"]["seed"])
+        return self.config.recipe.seed
 
     @property
     def steps(self) -> int:
         """How many it is to have."""
-        return int(self.config["recipe"]["steps"])
+        return self.config.recipe.steps
 
     @property
     def step(self) -> int:

@@ -8,9 +8,7 @@ from yuriiformer.methods.catalog import rules as rules  # all rules by name; the
 from yuriiformer.methods.rule import Rule as Rule  # a rule from its equations
 from yuriiformer.methods.references import load_rule as load_rule  # a rule from a TOML file
 from yuriiformer.methods.references import get_rule as get_rule  # a rule by name, file, variation
-from yuriiformer.methods.coefficients import (
-    Coefficient as Coefficient,
-)  # a name of a rule: range, start
+from yuriiformer.methods.coefficients import Coefficient as Coefficient  # its range and start
 from yuriiformer.methods.interpreter import apply_rule as apply_rule  # one block on any tensors
 from yuriiformer.methods.interpreter import run_rule as run_rule  # one block of any streams
 

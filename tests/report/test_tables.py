@@ -163,7 +163,7 @@ def test_latex_has_the_papers_two_panels(everything):
     bold = [cell for cell in text.split("&") if r"\textbf{0." in cell or r"\textbf{1." in cell]
     assert len(bold) == 6  # three metrics in each of two panels
     assert r"1.095/1.097" in text
-    assert r"$\dagger$~The paper labels" in text
+    assert r"†~The paper labels" in text
 
 
 def test_latex_of_one_panel(tmp_path):
@@ -181,7 +181,7 @@ def test_latex_sizes_has_a_row_a_rule(tmp_path):
     rows = [line.strip() for line in text.splitlines() if line.strip().startswith("{")]
     ours = [row for row in rows if "gray" not in row]
     assert [row.split(" & ")[0] for row in ours] == [
-        "{GD+Lie--Trotter}", "{Nesterov+Lie--Trotter}", "{PRK-Verlet (AMA)}",
+        "{GD+Lie–Trotter}", "{Nesterov+Lie–Trotter}", "{PRK-Verlet (AMA)}",
     ]  # fmt: skip
     assert ours[1].removesuffix(r" \\").split(" & ")[3:] == ["--", "--"]
     assert ours[2].split(" & ")[1:3] == ["--", "--"]

@@ -71,7 +71,9 @@ def trials() -> list[Trial]:
 
 
 def family_of(label: str) -> str:
-    return label.partition(", muon_lr")[0].partition(", matrix_lr")[0]
+    """The label without what was varied within the family."""
+    varied = (*RATES, "short warmup")
+    return ", ".join(part for part in label.split(", ") if not part.startswith(varied))
 
 
 def families() -> list[str]:
@@ -89,8 +91,8 @@ def best(family: str) -> Trial:
 
 
 def edges(family: str) -> list[str]:
-    """Rates whose best value is the lowest or highest that was tried, the others being as they are
-    in the best trial."""
+    """Rates whose best value is the lowest or highest that was tried, the other rates being as they
+    are in the best trial."""
     chosen = best(family)
     found = []
     for rate in RATES:
@@ -105,7 +107,7 @@ def edges(family: str) -> list[str]:
 
 
 def _others(trial: Trial, rate: str) -> dict[str, Any]:
-    return {name: value for name, value in trial.settings.items() if name != rate}
+    return {name: value for name, value in trial.settings.items() if name not in (rate, "warmup")}
 
 
 def rates_table() -> str:

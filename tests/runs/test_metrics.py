@@ -125,7 +125,7 @@ def test_a_full_disk_loses_no_record(tmp_path, room):
     file._file = disk = Disk(file._file, room)
     problems = [file.add(record) for record in RECORDS[:3]]
     assert problems[-1] is not None
-    assert "metrics.jsonl does not take a record" in problems[-1]
+    assert "metrics.jsonl cannot be written" in problems[-1]
     with pytest.raises(RunError, match=r"metrics\.jsonl could not be written: .*No space left"):
         file.sync()
     whole = problems.index(next(filter(None, problems)))

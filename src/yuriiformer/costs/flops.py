@@ -46,7 +46,7 @@ def _attention_backward(
     return _attention(query, key, value) * 5 // 2
 
 
-# The kernel that runs on a CPU is none that torch's counter knows; it does what the GPU's does.
+# torch's counter does not know the CPU's attention kernel; it does the same work as the GPU's.
 KERNELS: dict[Any, Any] = {
     aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
@@ -60,7 +60,7 @@ def counter() -> FlopCounterMode:
 
 @dataclass(frozen=True)
 class Work:
-    """Of one part of the model, a token."""
+    """FLOPs of one part of the model, per token."""
 
     forward: float = 0.0
     backward: float = 0.0
@@ -78,7 +78,7 @@ class Work:
 
 @dataclass(frozen=True)
 class ModelWork:
-    """A token's way through a model, forward and backward."""
+    """FLOPs of a model per token, forward and backward."""
 
     projections: Work  # of attention
     scores: Work  # of attention: queries with keys, and the mix of the values
@@ -126,7 +126,7 @@ def muon_work(shapes: list[tuple[int, int]], steps: int) -> float:
 
 
 def oracle_calls(programs: tuple[Program, ...]) -> Counter[str]:
-    """How often each oracle is really called: steps that never reach the logits are left out."""
+    """How often each oracle is called, without steps that never reach the logits."""
     return Counter(
         step.oracle for program in programs for step in program.steps if isinstance(step, Query)
     )
@@ -139,7 +139,7 @@ def _without_rule(config: ModelConfig) -> ModelConfig:
 
 @dataclass(frozen=True)
 class OracleWork:
-    """Of one call, a token."""
+    """FLOPs of one oracle call per token."""
 
     products: Work
     kernel: Work
@@ -155,7 +155,7 @@ def _oracle_work(config: ModelConfig, oracle: str) -> OracleWork:
         return _count_oracle(make, config, tokens)
     except YuriiError:
         raise
-    except Exception as error:  # whatever somebody's oracle does with values that are not there
+    except Exception as error:  # a third-party oracle may read values
         raise ConfigError(
             f"oracles {config.oracles!r} cannot be counted without running them "
             f"({one_line(error):.100}): a plan needs oracles that do not read their tensors' values"
@@ -186,10 +186,10 @@ def _split(found: FlopCounterMode, tokens: int) -> tuple[float, float]:
 
 @cache
 def _recomputed(config: ModelConfig, program: Program) -> float:
-    """What a block computes again in the backward pass, a token.
+    """What a block computes again in the backward pass, per token.
 
-    Counted and not composed: torch stops as soon as all that the backward pass needs is there, so
-    a block's last product is often left out.
+    Counted, not composed: torch stops recomputing as soon as the backward pass has all it needs, so
+    a block's last product is often skipped.
     """
     found = []
     for again in (True, False):
@@ -213,7 +213,7 @@ def _recomputed(config: ModelConfig, program: Program) -> float:
 
 
 def rule_elementwise(config: ModelConfig) -> float:
-    """The rule's own arithmetic over all layers, a token: one for each element an operation
+    """The rule's own arithmetic over all layers, per token: one per element that an operation
     writes, `NORM` for a norm."""
     rule = config.rule
     programs = rule.programs(config.n_layer)
@@ -221,7 +221,7 @@ def rule_elementwise(config: ModelConfig) -> float:
 
 
 def _arithmetic(rule: Rule, program: Program) -> int:
-    """Operations an element; what only coefficients enter is a scalar's, and free."""
+    """Operations per element; arithmetic on coefficients alone is free."""
     wide = set(rule.streams)
     total = 0
     for step in program.steps:

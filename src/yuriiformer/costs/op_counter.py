@@ -1,4 +1,4 @@
-"""Every tensor operation seen as it happens: bytes alive, bytes moved, elementwise work.
+"""Observes every tensor operation: bytes alive, bytes moved, elementwise work.
 
 Works on real tensors and on fake ones, which have sizes but no memory.
 """
@@ -12,17 +12,17 @@ from typing import Any
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# They reserve memory or rename it, and touch none.
+# They reserve or rename memory and read or write none.
 IDLE = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "_unsafe_view")
 # Products of matrices and attention's kernels: counted as FLOPs, not as elementwise work.
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "_scaled_dot_product")
-NORM = 8  # operations an element of a norm: two sums, and to shift, scale and multiply by the gain
+NORM = 8  # operations per element of a norm: two sums, and to shift, scale and multiply by the gain
 
 
 class Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is on: ``alive`` bytes now, their ``peak``, and what was moved.
 
-    A storage counts from the operation that gives it until Python and autograd let go of it.
+    A storage counts from the operation that returns it until Python and autograd release it.
     ``products`` and ``other`` sum what each operation reads and writes, products of matrices and
     the rest apart, views being free: the traffic of a program in which nothing is fused.
     ``elementwise`` counts one for each element of the rest, `NORM` in a norm.
@@ -46,14 +46,14 @@ class Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before = {tensor.untyped_storage()._cdata for tensor in read}
         for tensor in written:
             storage = tensor.untyped_storage()
-            if storage._cdata not in before:  # else it was there, and may be nobody's to count
+            if storage._cdata not in before:  # otherwise it existed before
                 self._hold(storage)
         if not func.is_view:
             self._count(func._schema.name.removeprefix("aten::"), read, written)
         return result
 
     def restart(self) -> None:
-        """Peak, traffic and work from here on."""
+        """Restart the counts of peak, traffic and work."""
         self.peak = self.alive
         self.products = self.other = self.elementwise = 0
 
@@ -92,5 +92,5 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _bytes(tensor: Tensor) -> int:
-    """What is there of it: an expanded tensor repeats the same bytes."""
+    """The stored bytes: an expanded tensor repeats the same ones."""
     return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())

@@ -1,8 +1,8 @@
 """Bytes that a micro-batch moves through the blocks, forward and backward.
 
-Twice: as the operations stand, each reading its inputs and writing its outputs; and with each
-stretch of the rule between two oracle calls fused to one pass over what it reads and writes, as a
-compiler may do it. Products of matrices are apart: on a GPU they are bound by arithmetic.
+Two counts: without fusion, each operation reading its inputs and writing its outputs; and with each
+segment of the rule between two oracle calls fused to one pass, as a compiler may do it. Products of
+matrices are counted separately: on a GPU they are bound by arithmetic.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def fused_bytes(
     Forward it reads its inputs and writes its outputs; backward it reads its outputs' gradients
     and writes its inputs', and where anything but sums is computed it reads its inputs once more.
     """
-    # Coefficients and norms raise what they touch to float32; only between blocks it is cast back.
+    # Coefficients and norms promote to float32; streams are cast back only between blocks.
     raised = bool(config.rule.coefficients or config.rule.norm_calls)
     item = torch.float32.itemsize if raised else stream.itemsize
     size = sequences * config.context * config.d_model * item
@@ -128,12 +128,12 @@ def _tensors(segment: Segment, wide: set[str]) -> int:
     if _is_made_here(segment.query):
         written += 1
     if not segment.assigns and not _is_made_here(segment.query):
-        return 0  # an oracle called on what is there already
+        return 0  # an oracle called on an existing tensor
     return (3 if _multiplies(segment) else 2) * read + 2 * written
 
 
 def _multiplies(segment: Segment) -> bool:
-    """Whether the backward pass needs to know what went in."""
+    """Whether the backward pass needs the inputs."""
     values = [step.value for step in segment.assigns]
     values += [segment.query.argument] if segment.query is not None else []
     return any(

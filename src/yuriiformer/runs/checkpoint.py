@@ -1,12 +1,12 @@
-"""Checkpoints: folders with a manifest of hashes, found whole or told apart from what is whole.
+"""Checkpoints: folders with a manifest of hashes, so that damage is detected.
 
     last/            the newest to resume from: weights, optimiser, state
     last.previous/   the one before it, should ``last`` be damaged
     best/, final/    models only
 
-A checkpoint is written to a folder of another name, synced, and then takes its name; what is in a
-folder called ``last`` was complete when it got that name. Nothing in it is ever executed: weights
-and optimiser are safetensors, the rest is JSON.
+A checkpoint is written to a folder of another name, synced, and then renamed, so a folder called
+``last`` was complete when it got that name. Nothing in it is executed: weights and optimiser are
+safetensors, the rest is JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LAST, PREVIOUS, BEST, FINAL = "last", "last.previous", "best", "final"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that was found whole."""
+    """A checkpoint that passed all checks."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -54,12 +54,12 @@ def write_checkpoint(
     """
     part = folder.with_name(f"{folder.name}.part")
     try:
-        shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
         part.mkdir(parents=True)
         write(part)
         files = {}
         for path in sorted(part.iterdir()):
-            path.chmod(0o666 & ~_umask())  # safetensors' own files are for their owner alone
+            path.chmod(0o666 & ~_umask())  # safetensors makes files that only their owner can read
             sync(path)
             files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
         manifest: dict[str, Any] = {"format": FORMAT, "about": about, "files": files}
@@ -80,7 +80,7 @@ def _umask() -> int:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """A checkpoint whose every byte is as it was written; otherwise an error with the file."""
+    """A checkpoint whose hashes match; otherwise an error that names the file."""
     path = folder / MANIFEST
     if not folder.is_dir():
         raise CheckpointError(f"there is no checkpoint {folder}")

@@ -1,4 +1,4 @@
-"""``metrics.jsonl``: one object a logged step, in order; the source of every table and plot."""
+"""``metrics.jsonl``: one object per logged step, in order; the source of every table and plot."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Record = dict[str, Any]
 
 
 class MetricsFile:
-    """Records are added one at a time, each a whole line. Those that a full disk does not take are
-    kept, and written with the next."""
+    """Records are appended one at a time, each a whole line. If the disk is full they are kept in
+    memory and written with the next."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -25,17 +25,17 @@ class MetricsFile:
         self._waiting = b""
 
     def add(self, record: Record) -> str | None:
-        """Write a record; what went wrong, if it must wait."""
+        """Write a record; returns the problem if it could not be written yet."""
         line = json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n"
         self._waiting += line.encode()
         try:
             self._write()
         except OSError as error:
-            return f"{self.path} does not take a record: {error}"
+            return f"{self.path} cannot be written: {error}"
         return None
 
     def _write(self) -> None:
-        while self._waiting:  # a disk that is nearly full takes a part
+        while self._waiting:  # a nearly full disk accepts a part
             written = self._file.write(self._waiting) or 0
             self._waiting = self._waiting[written:]
 
@@ -98,10 +98,10 @@ def _records(path: Path) -> Iterator[tuple[Record, str]]:
                 if not isinstance(record, dict) or not isinstance(record.get("step"), int):
                     raise ValueError("no step")
             except ValueError:
-                damaged = number  # the last line may be: a kill cut it short
+                damaged = number  # allowed for the last line: the process was killed
                 continue
             if not line.endswith("\n"):
-                return  # whole by chance, but the kill came before its end
+                return  # complete JSON, but the process was killed before the line end
             yield record, line
 
 

@@ -89,7 +89,7 @@ def curves_of(records: Iterable[Record]) -> Curves:
 
 
 def _number(value: Any) -> float:
-    """NaN and infinity are written as text, for JSON has none."""
+    """NaN and infinity are written as text, because JSON has none."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -133,12 +133,12 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """How many it is to have."""
+        """The planned number of steps."""
         return self.config.recipe.steps
 
     @property
     def step(self) -> int:
-        """How many it has."""
+        """The number of steps so far."""
         parts = (self.curves.step, self.curves.val_step)
         return max((int(part[-1]) for part in parts if len(part)), default=0)
 
@@ -158,7 +158,7 @@ class Run:
 
     @property
     def diverged(self) -> bool:
-        """Whether it came to its end with a loss that is none."""
+        """Whether it finished with a loss that is not finite."""
         return self.finished and self.validates and self.final is None
 
     @property
@@ -205,7 +205,7 @@ class Run:
         return self.curves.median_speed
 
     def plan(self, name: str) -> float | None:
-        """A number of the plan that the run was begun with."""
+        """A number of the run's plan."""
         value = (self.saved.get("plan") or {}).get(name)
         return value if value else None
 
@@ -242,7 +242,7 @@ def read_run(folder: Path, failure: str | None = None) -> Run:
 
 
 def with_all_fields(saved: dict[str, Any], source: Path) -> dict[str, Any]:
-    """What ``config.json`` says, with the fields that were not there when it was written."""
+    """The content of ``config.json``, with defaults for fields that are newer than it."""
     try:
         config = TrainConfig.from_dict(saved["config"])
     except (YuriiError, KeyError, TypeError, ValueError) as error:

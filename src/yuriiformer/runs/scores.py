@@ -24,18 +24,18 @@ class TaskScore:
 
     @property
     def asked(self) -> tuple[str, int]:
-        """What must be the same for two to be compared."""
+        """What must be equal for two scores to be compared."""
         return self.checkpoint, self.items
 
 
 def read_scores(run: Path) -> dict[str, TaskScore]:
-    """By task: of the best checkpoint and of most items, where there are several results. Tasks
-    whose result is no share of right answers (perplexities) are left out."""
+    """Scores by task. Of several results, that of the best checkpoint with most items. Tasks
+    without an accuracy (perplexities) are left out."""
     found: dict[str, TaskScore] = {}
     for path in sorted((run / "evaluation").glob("*.json")):
         score, weights = _read(path)
         if score is None or weights != _weights(run, score.checkpoint):
-            continue  # the run has continued since, and that model is no more
+            continue  # the run has continued since: the result is of an older model
         known = found.get(score.task)
         if known is None or _rank(score) > _rank(known):
             found[score.task] = score

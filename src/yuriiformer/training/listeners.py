@@ -1,4 +1,4 @@
-"""Who hears of a run's progress: files and services. Only the leading process has any."""
+"""Receivers of a run's records: files and services. Only the leading process has any."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class WandB:
 
 
 def check_listeners(config: TrainConfig) -> None:
-    """That what a configuration asks for is there."""
+    """Check that the packages a configuration asks for are installed."""
     if config.output.wandb is not None and find_spec("wandb") is None:
         raise ConfigError("--wandb needs its package: pip install wandb")
 

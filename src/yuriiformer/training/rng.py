@@ -1,6 +1,6 @@
 """The random number generators of a process, as plain data.
 
-Nothing here draws from them; an oracle of somebody else's, with dropout say, may.
+The package does not draw from them, but a third-party oracle (with dropout, say) may.
 """
 
 from __future__ import annotations

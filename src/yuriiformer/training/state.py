@@ -97,7 +97,7 @@ class Saver:
     def _write(
         self, name: str, write: Any, step: int, keep: Path | None, val_loss: float | None = None
     ) -> None:
-        # Enough room must be there before: a full disk fails in other ways than this one, too.
+        # Check before writing: a full disk can fail in other ways.
         need = self.bytes_needed()[0 if name == LAST else 1]
         free = shutil.disk_usage(self.folder).free
         if free < need + MARGIN:

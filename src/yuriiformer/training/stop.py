@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop: it finishes its step, saves, and leaves."""
+"""Signals that ask a run to stop: it finishes its step, saves, and exits."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _PR_SET_PDEATHSIG = 1
 
 
 def stop_with_parent() -> None:
-    """If a suite started this run, its death is a SIGTERM here: the run saves and leaves. On Linux;
-    elsewhere the run continues to its end, and a suite started again waits for it."""
+    """If a suite started this run and ends, send SIGTERM to this process: the run saves and exits.
+    On Linux only; elsewhere the run continues, and a restarted suite waits for it."""
     parent = os.environ.get(PARENT)
     if parent is None or sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     direct = "TORCHELASTIC_RUN_ID" not in os.environ
-    if direct and str(os.getppid()) != parent:  # it died before this was asked for
+    if direct and str(os.getppid()) != parent:  # it ended before prctl was called
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Stopper:
-    """Remembers that a signal came; a second Ctrl-C does not wait."""
+    """Records a signal; a second Ctrl-C interrupts at once."""
 
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self.say = say

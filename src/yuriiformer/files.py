@@ -7,6 +7,8 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,18 @@ def replace_folder(folder: Path, new: Path, keep: Path | None = None) -> None:
         shutil.rmtree(keep)
     old.rename(keep)
     sync_folder(folder.parent)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which then replaces ``folder``; after an error nothing has changed."""
+    part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
+    try:
+        part.mkdir(parents=True)
+        yield part
+        replace_folder(folder, part)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -13,9 +13,9 @@ import numpy as np
 
 from yuriiformer.comparison.outcomes import Arm, Comparison, compare
 from yuriiformer.config import TrainConfig
+from yuriiformer.methods.drawing.listing import extra_parameters
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
-from yuriiformer.methods.size import extra_parameters
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.run import read_run
 from yuriiformer.training.presets import preset

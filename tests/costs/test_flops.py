@@ -13,7 +13,7 @@ import yuriiformer as yf
 from tests.model.tiny import EVERY, tiny, tokens
 from yuriiformer.costs.flops import counter, model_work, muon_work, rule_elementwise
 from yuriiformer.costs.parameters import count_parameters
-from yuriiformer.methods.size import extra_parameters
+from yuriiformer.methods.drawing.listing import extra_parameters
 from yuriiformer.training.muon import orthogonalize
 
 SHAPES = [

@@ -8,8 +8,8 @@ import torch
 import yuriiformer as yf
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Query
+from yuriiformer.model.context import positions_and_mask
 from yuriiformer.model.generate import Predictor, generate, stream, window_start
-from yuriiformer.model.kv_cache import positions_and_mask
 from yuriiformer.model.sampling import Sampling
 
 GREEDY = Sampling(temperature=0)

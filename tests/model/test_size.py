@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import yuriiformer as yf
-from yuriiformer.methods.size import extra_parameters
+from yuriiformer.methods.drawing.listing import extra_parameters
 
 SIZES = {
     "small": ({"n_layer": 12, "n_head": 12, "d_model": 768}, 123.6, 38.6),

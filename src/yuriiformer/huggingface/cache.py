@@ -16,7 +16,7 @@ from torch import Tensor
 
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Program, Query
-from yuriiformer.model.kv_cache import positions_and_mask
+from yuriiformer.model.context import positions_and_mask
 
 
 class CacheLayer:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ from transformers.utils import logging
 
 from yuriiformer.data.tokenizers import Tokenizer, check_ids
 from yuriiformer.errors import ModelFileError, RunError
-from yuriiformer.files import read_json, replace_folder, sync
+from yuriiformer.files import new_folder, read_json, sync
 from yuriiformer.huggingface.card import model_card
 from yuriiformer.huggingface.config import YuriiFormerConfig
 from yuriiformer.huggingface.model import YuriiFormerForCausalLM
@@ -50,15 +48,11 @@ def export_model(
     folder = Path(folder).resolve()  # so that a link stays a link
     if folder.exists() and not _replaceable(folder):
         raise ModelFileError(f"{folder} holds other files: export to a folder of its own")
-    part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
     try:
-        part.mkdir(parents=True)
-        _write(model, part, tokenizer)
-        replace_folder(folder, part)
+        with new_folder(folder) as part:
+            _write(model, part, tokenizer)
     except (OSError, SafetensorError) as error:
         raise ModelFileError(f"{folder} cannot be written: {error}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _replaceable(folder: Path) -> bool:

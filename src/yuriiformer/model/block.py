@@ -10,8 +10,7 @@ from yuriiformer.methods.interpreter import LAYER_NORM_EPS, Observer, run_progra
 from yuriiformer.methods.passes import Program
 from yuriiformer.model.coefficients import Coefficients
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.model.context import Context
-from yuriiformer.model.kv_cache import BlockKVCache
+from yuriiformer.model.context import BlockKVCache, Context
 from yuriiformer.model.oracles import OraclePair
 
 

@@ -8,8 +8,6 @@ configuration, so damaged or truncated files are detected.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from torch import nn
 
 import yuriiformer
 from yuriiformer.errors import ConfigError, ModelFileError, RuleError
-from yuriiformer.files import replace_folder, sha256, sha256_of_json, sync
+from yuriiformer.files import new_folder, sha256, sha256_of_json, sync
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
 
@@ -36,15 +34,11 @@ def save_model(model: YuriiFormer, folder: str | Path) -> None:
         not folder.is_dir() or {p.name for p in folder.iterdir()} - {WEIGHTS, CONFIG}
     ):
         raise ModelFileError(f"{folder} holds other files: save a model to a folder of its own")
-    part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
     try:
-        part.mkdir(parents=True)
-        write_model(model, part)
-        replace_folder(folder, part)
+        with new_folder(folder) as part:
+            write_model(model, part)
     except (OSError, SafetensorError) as error:
         raise ModelFileError(f"{folder} cannot be written: {error}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def unwrap(model: nn.Module) -> YuriiFormer:

@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from yuriiformer.errors import InputError, whole_number
-from yuriiformer.model.context import Context
-from yuriiformer.model.kv_cache import KVCache, positions_and_mask
+from yuriiformer.model.context import Context, KVCache, positions_and_mask
 from yuriiformer.model.oracles import oracle_pair
 from yuriiformer.model.sampling import Sampling, generators
 

@@ -14,10 +14,9 @@ from yuriiformer.methods.interpreter import Observer, unit
 from yuriiformer.model.block import Block
 from yuriiformer.model.checks import check_tokens
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.model.context import Context
+from yuriiformer.model.context import BlockKVCache, Context
 from yuriiformer.model.generate import generate
 from yuriiformer.model.init import initialize
-from yuriiformer.model.kv_cache import BlockKVCache
 from yuriiformer.model.layers import Table
 from yuriiformer.model.loss import mean_cross_entropy
 from yuriiformer.model.oracles import oracle_pair

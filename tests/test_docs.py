@@ -235,8 +235,10 @@ def test_the_comparing_page(tmp_path, monkeypatch, capsys):
     run_commands(study.splitlines())
     assert "Momentum ends lower than gradient descent" in capsys.readouterr().out
     run_commands(archive.splitlines())
-    [report] = re.findall(r"`(yurii train --config archived\S+ .*?)`",
-                          (ROOT / "docs/comparing.md").read_text().replace("\n", " "))  # fmt: skip
+    [report] = re.findall(
+        r"`(yurii train --config archived\S+ .*?)`",
+        (ROOT / "docs/comparing.md").read_text().replace("\n", " "),
+    )
     run_commands([report])
     again, first = (_records(path) for path in ("again", "study/runs/gd/seed-0"))
     assert again == first

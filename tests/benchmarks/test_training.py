@@ -106,5 +106,8 @@ def test_generation(tmp_path, monkeypatch, capsys):
     found = figures_here(tmp_path, monkeypatch, capsys, "generation.py", "--quick")
     assert min(found["tokens_per_second"].values()) > 0
     assert set(found["ratios"]) == {
-        "gd / hf gpt2", "nesterov / hf gpt2", "cache / no cache", "time of nesterov / gd"
-    }  # fmt: skip
+        "gd / hf gpt2",
+        "nesterov / hf gpt2",
+        "cache / no cache",
+        "time of nesterov / gd",
+    }

@@ -139,8 +139,12 @@ def test_without_a_hub_the_way_out_is_named(corpus, tmp_path):
     yurii = str(Path(sys.executable).with_name("yurii"))
     result = subprocess.run(
         [yurii, "prepare", corpus, "--out", str(tmp_path / "out")],
-        env=environment, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert result.returncode == 2
     assert result.stderr.startswith("yurii: the hub's dataset ")
     assert "--from PATH" in result.stderr

@@ -65,31 +65,41 @@ def test_pictures(lab, tmp_path):
     code, said, _ = lab("quadratic", *words, "--out", "new/folder", folder="new/folder")
     assert code == 0
     made = sorted(path.name for path in (tmp_path / "new" / "folder").iterdir())
-    names = [f"{name}.{kind}" for name in ("convergence", "paths", "rates")
-             for kind in ("png", "svg")]  # fmt: skip
+    names = [
+        f"{name}.{kind}" for name in ("convergence", "paths", "rates") for kind in ("png", "svg")
+    ]
     assert made == sorted([*names, "lab.json"])
     assert "new/folder/convergence.png" in said.out
 
 
 def test_particles_cluster_with_the_defaults(lab):
-    code, _, data = lab("particles", "--rules", "gd-lie-trotter", "nesterov-lie-trotter",
-                           "--no-figures")  # fmt: skip
+    code, _, data = lab(
+        "particles", "--rules", "gd-lie-trotter", "nesterov-lie-trotter", "--no-figures"
+    )
     assert code == 0
     for each in data["rules"]:
         assert each["clusters"][0] > 20
         assert each["clusters"][-1] <= 4
         assert each["value"][-1] < each["value"][0]
     assert data["rules"][0]["rises"] == 0
-    code, _, data = lab("particles", "--oracle", "attention", "--rules", "gd-euler",
-                        "--no-figures")  # fmt: skip
+    code, _, data = lab("particles", "--oracle", "attention", "--rules", "gd-euler", "--no-figures")
     assert data["options"]["oracle"] == "attention"
     assert data["rules"][0]["clusters"][-1] <= 4
 
 
 def test_own_rules_and_variations(lab, tmp_path):
     (tmp_path / "ab.toml").write_text(OWN)
-    code, said, data = lab("quadratic", "--rules", "ab.toml", "polyak-euler+beta=0.2",
-                           "--step-size", 0.5, "--set", "gamma=0.9", "--no-figures")  # fmt: skip
+    code, said, data = lab(
+        "quadratic",
+        "--rules",
+        "ab.toml",
+        "polyak-euler+beta=0.2",
+        "--step-size",
+        0.5,
+        "--set",
+        "gamma=0.9",
+        "--no-figures",
+    )
     assert code == 0, said.err
     own, varied = data["rules"]
     assert own["step_size"] == varied["step_size"] == 0.5
@@ -184,8 +194,9 @@ def test_the_pages_table_is_what_the_lab_measures(lab):
     text = (Path(__file__).parents[2] / "docs" / "lab.md").read_text(encoding="utf-8")
     found = [lab("quadratic", "--no-figures", *words)[2]["rules"] for words in ((), ("--tune",))]
     for plain, tuned in zip(*found, strict=True):
-        line = next(line for line in text.splitlines()
-                    if line.startswith(f"| `{plain['rule']['name']}` | "))  # fmt: skip
+        line = next(
+            line for line in text.splitlines() if line.startswith(f"| `{plain['rule']['name']}` | ")
+        )
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         rates = [plain["theory"]["block"], plain["fitted"]["block"], plain["theory"]["call"]]
         assert cells[3:6] == [f"{rate:.4f}" for rate in rates]

@@ -14,8 +14,10 @@ def test_an_error_has_neither_frames_nor_rules(encoding):
     done = subprocess.run(
         [sys.executable, "-m", "yuriiformer", "lab", "circles"],
         env={**os.environ, "PYTHONIOENCODING": encoding},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert done.stderr == (
         "yurii: Unrecognized options: circles Available subcommands: quadratic, particles; "

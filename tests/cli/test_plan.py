@@ -12,8 +12,18 @@ from yuriiformer.cli.main import main
 from yuriiformer.planning import measure
 from yuriiformer.planning.devices import table
 
-SMALL = ("--preset", "tales-tiny", "--n-layer", "1", "--vocab-size", "128", "--sequences", "4",
-         "--micro-batch", "2")  # fmt: skip
+SMALL = (
+    "--preset",
+    "tales-tiny",
+    "--n-layer",
+    "1",
+    "--vocab-size",
+    "128",
+    "--sequences",
+    "4",
+    "--micro-batch",
+    "2",
+)
 
 
 def run(*arguments: object) -> int:
@@ -29,9 +39,16 @@ def planned(capsys, *arguments: object):
 def test_a_plan_has_all_sections(capsys):
     assert run(*SMALL) == 0
     text = capsys.readouterr().out
-    for words in ("Parameters", "Work, FLOPs per token", "Memory of a process, micro-batch 2",
-                  "Time",
-                  "Beside gd-lie-trotter", "Disk", "NVIDIA H200", "assumed: --mfu"):  # fmt: skip
+    for words in (
+        "Parameters",
+        "Work, FLOPs per token",
+        "Memory of a process, micro-batch 2",
+        "Time",
+        "Beside gd-lie-trotter",
+        "Disk",
+        "NVIDIA H200",
+        "assumed: --mfu",
+    ):
         assert words in text
 
 
@@ -41,9 +58,22 @@ def test_flags_change_the_plan(capsys):
     assert plain["model"]["vocab_size"] == 128
     assert plain["disk"]["data"] is None
     more = planned(
-        capsys, *SMALL, "--steps", 240, "--device", "t4", "--gpus", 2, "--mfu", 0.2,
-        "--tokens", 5000, "--recompute", "--rule", "gd-euler",
-    )  # fmt: skip
+        capsys,
+        *SMALL,
+        "--steps",
+        240,
+        "--device",
+        "t4",
+        "--gpus",
+        2,
+        "--mfu",
+        0.2,
+        "--tokens",
+        5000,
+        "--recompute",
+        "--rule",
+        "gd-euler",
+    )
     assert more["rule"] == "gd-euler"
     assert more["run"]["tokens"] == 2 * plain["run"]["tokens"]
     assert (more["run"]["gpus"], more["run"]["precision"]) == (2, "float32")

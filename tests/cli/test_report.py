@@ -49,8 +49,18 @@ def test_a_report_of_loose_runs(runs, tmp_path, capsys):
 
 
 def test_samples_have_the_prompts_and_are_kept(runs, tmp_path, capsys):
-    words = (runs / f"{GD}-0", "--out", tmp_path, "--no-figures", "--prompt", "Once", "--prompt",
-             "There", "--max-new-tokens", "20")  # fmt: skip
+    words = (
+        runs / f"{GD}-0",
+        "--out",
+        tmp_path,
+        "--no-figures",
+        "--prompt",
+        "Once",
+        "--prompt",
+        "There",
+        "--max-new-tokens",
+        "20",
+    )
     _, said, _ = report(capsys, *words)
     assert "Once" in said
     made = json.loads((runs / f"{GD}-0" / "samples.json").read_text())

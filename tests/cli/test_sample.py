@@ -70,8 +70,10 @@ def test_a_prompt_longer_than_the_context(run, capsys):
 
 def test_which_checkpoint(run, capsys):
     words = ("--json", "--max-new-tokens", "2")
-    steps = {name: json.loads(sample(capsys, run, "--checkpoint", name, *words)[1])["step"]
-             for name in ("best", "final", "last")}  # fmt: skip
+    steps = {
+        name: json.loads(sample(capsys, run, "--checkpoint", name, *words)[1])["step"]
+        for name in ("best", "final", "last")
+    }
     assert steps["final"] == steps["last"] == 8
 
 

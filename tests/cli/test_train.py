@@ -16,8 +16,17 @@ from yuriiformer.cli.main import main
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training.presets import PRESETS
 
-FAST = ("--steps", "4", "--eval-every", "2", "--eval-sequences", "8", "--sequences", "4",
-        "--no-tensorboard")  # fmt: skip
+FAST = (
+    "--steps",
+    "4",
+    "--eval-every",
+    "2",
+    "--eval-sequences",
+    "8",
+    "--sequences",
+    "4",
+    "--no-tensorboard",
+)
 
 
 def run(*arguments: object) -> int:
@@ -165,8 +174,15 @@ def test_tensorboard_has_losses_rates_and_coefficients(tmp_path):
     events = EventAccumulator(str(out / "tensorboard"))
     events.Reload()
     tags = set(events.Tags()["scalars"])
-    assert tags >= {"loss/train", "loss/validation", "lr/muon", "lr/adamw", "run/grad_norm",
-                    "coefficients/beta/0", "coefficients/mu_half/1"}  # fmt: skip
+    assert tags >= {
+        "loss/train",
+        "loss/validation",
+        "lr/muon",
+        "lr/adamw",
+        "run/grad_norm",
+        "coefficients/beta/0",
+        "coefficients/mu_half/1",
+    }
     assert [event.step for event in events.Scalars("loss/train")] == [1, 2, 3, 4]
 
 
@@ -174,8 +190,19 @@ def test_tensorboard_has_losses_rates_and_coefficients(tmp_path):
 def test_weights_and_biases_offline(tmp_path):
     environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "yuriiformer", "train", "--data", str(tales()), "--out",
-               str(out), *FAST, "--wandb", "project"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "yuriiformer",
+        "train",
+        "--data",
+        str(tales()),
+        "--out",
+        str(out),
+        *FAST,
+        "--wandb",
+        "project",
+    ]
     done = subprocess.run(
         command, check=False, env=environment, capture_output=True, text=True, timeout=300
     )

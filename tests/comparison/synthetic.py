@@ -100,10 +100,17 @@ def write_run(
     ``coefficients`` are paths of those named, added to over the layers; others stay as begun.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    hashes = {f"{part}_sha256": hashlib.sha256(f"{part} {data}".encode()).hexdigest()
-              for part in ("train", "val")}  # fmt: skip
-    resolved = {"device": "cpu", "dtype": "float32", "compiled": False, "threads": 1,
-                "processes": 1}  # fmt: skip
+    hashes = {
+        f"{part}_sha256": hashlib.sha256(f"{part} {data}".encode()).hexdigest()
+        for part in ("train", "val")
+    }
+    resolved = {
+        "device": "cpu",
+        "dtype": "float32",
+        "compiled": False,
+        "threads": 1,
+        "processes": 1,
+    }
     RunFolder(folder).write_config(
         {
             "config": config.to_dict(),

@@ -77,9 +77,12 @@ def test_failed_diverged_and_unbegun_runs_are_told_of(tmp_path):
     assert write_archive(read_suite(suite), tmp_path / "archive").left == 3
     assert_same_report(suite.path, tmp_path / "archive")
     said = " ".join(collect([tmp_path / "archive"])[0].remarks)
-    for words in ("momentum, seed 1 failed after step 5: killed by SIGKILL", "own, seed 0 ended "
-                  "with a loss that is not finite", "own, seed 1 failed before its first step: no "
-                  "room", "own, seed 2 has not begun"):  # fmt: skip
+    for words in (
+        "momentum, seed 1 failed after step 5: killed by SIGKILL",
+        "own, seed 0 ended with a loss that is not finite",
+        "own, seed 1 failed before its first step: no room",
+        "own, seed 2 has not begun",
+    ):
         assert words in said
 
 
@@ -164,8 +167,10 @@ def test_large_runs_are_thinned_and_tell_the_same_table(tmp_path):
     for label, rule, floor in (("a", "gd-lie-trotter", 1.1), ("b", "nesterov-lie-trotter", 1.0)):
         config = configuration(rule, steps=10_000, every=100, setting="openwebtext-medium")
         folder = tmp_path / label
-        wander = {"mu": lambda s: np.float32(0.01 * np.sin(s / 300)),
-                  "beta": lambda s: np.float32(-0.1 * np.cos(s / 100))}  # fmt: skip
+        wander = {
+            "mu": lambda s: np.float32(0.01 * np.sin(s / 300)),
+            "beta": lambda s: np.float32(-0.1 * np.cos(s / 100)),
+        }
         write_run(folder, config, val=falling(floor, 10_000), noise=0.1, coefficients=wander)
         arms.append(ArmSpec(label, label, config.model.rule))
         entries.append(Entry(label, label, 0, read_run(folder)))
@@ -204,8 +209,10 @@ def test_a_real_run_comes_back_to_the_bit(tmp_path, capsys):
     capsys.readouterr()
 
     def numbers(run):
-        return [{k: v for k, v in record.items() if k != "timing"}
-                for record in read_metrics(tmp_path / run / "metrics.jsonl")]  # fmt: skip
+        return [
+            {k: v for k, v in record.items() if k != "timing"}
+            for record in read_metrics(tmp_path / run / "metrics.jsonl")
+        ]
 
     assert numbers("again") == numbers("run")
     kept = read_archive(tmp_path / "archive").entries[0].run

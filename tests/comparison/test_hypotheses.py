@@ -42,17 +42,30 @@ class Case:
     late: tuple[str, ...] = ()
 
     def verdicts(self):
-        definition = {"title": "", "question": "", "metric": "final", "seeds": self.seeds,
-                      "hypotheses": self.hypotheses}  # fmt: skip
+        definition = {
+            "title": "",
+            "question": "",
+            "metric": "final",
+            "seeds": self.seeds,
+            "hypotheses": self.hypotheses,
+        }
         claims = [each["claim"] for each in self.hypotheses if each["claim"] not in self.late]
-        history = [{"finished": 0, "hypotheses": claims},
-                   {"finished": 2, "hypotheses": list(self.late)}]  # fmt: skip
+        history = [
+            {"finished": 0, "hypotheses": claims},
+            {"finished": 2, "hypotheses": list(self.late)},
+        ]
         return judge(StudyRecord(definition, history), self.arms)
 
 
 def claim(direction, difference, *, arm="new", family="main", words=None):
-    return {"claim": words or f"{arm} {direction} {difference}", "arm": arm, "against": "base",
-            "direction": direction, "difference": difference, "family": family}  # fmt: skip
+    return {
+        "claim": words or f"{arm} {direction} {difference}",
+        "arm": arm,
+        "against": "base",
+        "direction": direction,
+        "difference": difference,
+        "family": family,
+    }
 
 
 BASE = Arm("base", {0: 1.0, 1: 1.1, 2: 1.2})
@@ -72,22 +85,25 @@ SMALL = (-0.001, -0.002, -0.003)  # mean -0.002, s = 0.001, t = -3.46, p = 0.074
 NOISY = (-0.10, +0.02, -0.04)  # mean -0.04, s = 0.06, t = -1.15, p = 0.37
 
 
-@pytest.mark.parametrize(("by", "direction", "difference", "word", "said"), [
-    (LARGE, "lower", 0.005, "supported", ""),
-    (LARGE, "lower", 0.0, "supported", ""),
-    (LARGE, "higher", 0.005, "contradicted", "it is lower"),
-    (LARGE, "lower", 0.5, "contradicted", "it is not lower by 0.5"),
-    (LARGE, "lower", 0.111, "undecided", "whether by 0.111 is open"),
-    (LARGE, "equal", 0.005, "contradicted", "they differ by 0.005 or more"),
-    (LARGE, "equal", 0.5, "supported", ""),
-    (LARGE, "equal", 0.111, "undecided", "whether they differ by 0.111 is open"),
-    (SMALL, "lower", 0.0005, "undecided", "chance explains"),
-    (SMALL, "lower", 0.02, "contradicted", "it is not lower by 0.02"),
-    (SMALL, "equal", 0.02, "supported", ""),
-    (NOISY, "lower", 0.005, "undecided", "chance explains"),
-    (NOISY, "higher", 0.005, "undecided", "chance explains"),
-    (NOISY, "equal", 0.005, "undecided", "is open"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("by", "direction", "difference", "word", "said"),
+    [
+        (LARGE, "lower", 0.005, "supported", ""),
+        (LARGE, "lower", 0.0, "supported", ""),
+        (LARGE, "higher", 0.005, "contradicted", "it is lower"),
+        (LARGE, "lower", 0.5, "contradicted", "it is not lower by 0.5"),
+        (LARGE, "lower", 0.111, "undecided", "whether by 0.111 is open"),
+        (LARGE, "equal", 0.005, "contradicted", "they differ by 0.005 or more"),
+        (LARGE, "equal", 0.5, "supported", ""),
+        (LARGE, "equal", 0.111, "undecided", "whether they differ by 0.111 is open"),
+        (SMALL, "lower", 0.0005, "undecided", "chance explains"),
+        (SMALL, "lower", 0.02, "contradicted", "it is not lower by 0.02"),
+        (SMALL, "equal", 0.02, "supported", ""),
+        (NOISY, "lower", 0.005, "undecided", "chance explains"),
+        (NOISY, "higher", 0.005, "undecided", "chance explains"),
+        (NOISY, "equal", 0.005, "undecided", "is open"),
+    ],
+)
 def test_one_hypothesis(by, direction, difference, word, said):
     verdict = only(Case([claim(direction, difference)], [shifted(*by), BASE]))
     assert verdict.verdict == word
@@ -120,11 +136,15 @@ def test_holm_is_within_a_family():
 
 
 def test_a_late_one_is_marked_and_judged_all_the_same():
-    case = Case([claim("lower", 0.005, words="first"), claim("lower", 0.01, words="second")],
-                [shifted(*LARGE), BASE], late=("second",))  # fmt: skip
+    case = Case(
+        [claim("lower", 0.005, words="first"), claim("lower", 0.01, words="second")],
+        [shifted(*LARGE), BASE],
+        late=("second",),
+    )
     assert [(v.late, v.verdict) for v in case.verdicts()] == [
-        (False, "supported"), (True, "supported"),
-    ]  # fmt: skip
+        (False, "supported"),
+        (True, "supported"),
+    ]
     assert case.verdicts()[1].to_dict()["late"] is True
 
 
@@ -139,8 +159,9 @@ def test_runs_that_are_missing_decide_nothing():
     """Looking before all planned seeds are in would be a way to choose when to stop."""
     verdict = only(Case([claim("lower", 0)], [shifted(*LARGE), BASE], seeds=[0, 1, 2, 3]))
     assert (verdict.verdict, verdict.reason) == (
-        "undecided", "3 of 4 seeds have finished in both arms",
-    )  # fmt: skip
+        "undecided",
+        "3 of 4 seeds have finished in both arms",
+    )
     gone = only(Case([claim("lower", 0)], [BASE]))
     assert (gone.verdict, gone.difference) == ("undecided", None)
 

@@ -52,16 +52,22 @@ def test_what_synthetic_runs_hold_is_what_training_writes(tmp_path):
         assert one.get("tokens") == two.get("tokens")
         assert one.get("lr", {}).keys() == two.get("lr", {}).keys()
         assert one.get("timing", {}).keys() == two.get("timing", {}).keys()
-        shapes = [{k: len(v) for k, v in each.get("coefficients", {}).items()}
-                  for each in (one, two)]  # fmt: skip
+        shapes = [
+            {k: len(v) for k, v in each.get("coefficients", {}).items()} for each in (one, two)
+        ]
         assert shapes[0] == shapes[1]
 
 
 def test_numbers_of_a_run(tmp_path):
     """Overfits: lowest at step 60 of 100."""
     config = configuration(NESTEROV, steps=100, every=20)
-    write_run(tmp_path, config, val=lambda s: 2 + abs(s - 60) / 100, train=lambda s: 3 - s / 100,
-              speed=491_520)  # fmt: skip
+    write_run(
+        tmp_path,
+        config,
+        val=lambda s: 2 + abs(s - 60) / 100,
+        train=lambda s: 3 - s / 100,
+        speed=491_520,
+    )
     run = read_run(tmp_path)
     assert (run.status, run.step) == ("finished", 100)
     assert (run.final, run.best, run.best_step, run.train) == (2.4, 2.0, 60, 2.0)

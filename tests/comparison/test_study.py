@@ -39,8 +39,9 @@ def test_grids_multiply_arms_and_groups_bring_their_own_labels(tmp_path):
     """
     study = read_study(study_file(tmp_path, text))
     labels = [arm.label for arm in study.arms]
-    assert labels[:4] == [f"gd, muon_lr={m}, adamw_lr={a}"
-                          for m in (0.01, 0.02) for a in (0.001, 0.002)]  # fmt: skip
+    assert labels[:4] == [
+        f"gd, muon_lr={m}, adamw_lr={a}" for m in (0.01, 0.02) for a in (0.001, 0.002)
+    ]
     assert len(labels) == 4 + 2 * (6 + 1)
     assert labels[-1] == "PRK-Verlet (AMA), muon_lr=0.02"
     assert study.arms[-1].settings == {"n_layer": 3, "muon_lr": 0.02}

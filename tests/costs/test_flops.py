@@ -71,8 +71,9 @@ def test_grouped_queries_against_the_counter(heads):
     assert work.total.both == pytest.approx(counted(model, backward=True), rel=0.02)
 
 
-@pytest.mark.parametrize(("rule", "oracles"), list(product(["gd-euler", "verlet-mam"],
-                                                           ["paper", "modern"])))  # fmt: skip
+@pytest.mark.parametrize(
+    ("rule", "oracles"), list(product(["gd-euler", "verlet-mam"], ["paper", "modern"]))
+)
 def test_attention_as_torch_counts_plain_products(rule, oracles):
     """The kernel written out: torch counts its products itself, forward the same, backward
     without the scores that the fused kernel computes again."""
@@ -91,8 +92,9 @@ def test_attention_as_torch_counts_plain_products(rule, oracles):
 
 def test_the_papers_model_longhand():
     """24 d² and 4 T d a layer, 2 V d for the output."""
-    config = yf.ModelConfig("nesterov-lie-trotter", n_layer=2, n_head=4, d_model=64, context=96,
-                            vocab_size=512)  # fmt: skip
+    config = yf.ModelConfig(
+        "nesterov-lie-trotter", n_layer=2, n_head=4, d_model=64, context=96, vocab_size=512
+    )
     work = model_work(config)
     assert work.projections.forward == 2 * 8 * 64**2
     assert work.mlp.forward == 2 * 16 * 64**2

@@ -30,8 +30,11 @@ def test_the_papers_sizes(name, millions, table):
 
 
 def test_the_recipe_is_the_specs():
-    rates = {name: (c.recipe.steps, c.recipe.warmup_steps, c.recipe.muon_lr, c.recipe.adamw_lr)
-             for name in PRESETS for c in [preset(name, "gd-euler")]}  # fmt: skip
+    rates = {
+        name: (c.recipe.steps, c.recipe.warmup_steps, c.recipe.muon_lr, c.recipe.adamw_lr)
+        for name in PRESETS
+        for c in [preset(name, "gd-euler")]
+    }
     assert rates["tinystories-small"] == (10_000, 1_000, 0.02, 6e-4)
     assert rates["openwebtext-small"] == (30_000, 3_000, 0.004, 6e-4)
     assert rates["openwebtext-medium"] == (30_000, 3_000, 0.006, 6e-4)

@@ -31,8 +31,11 @@ def test_a_missing_column_says_which_there_are(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    fails(tmp_path, files(write_jsonl(tmp_path / "a.jsonl", column="story")),
-          "a.jsonl:1: no column 'text'; it has id, story")  # fmt: skip
+    fails(
+        tmp_path,
+        files(write_jsonl(tmp_path / "a.jsonl", column="story")),
+        "a.jsonl:1: no column 'text'; it has id, story",
+    )
     pq.write_table(pa.table({"id": [1], "story": ["x"]}), tmp_path / "a.parquet")
     fails(tmp_path, files(tmp_path / "a.parquet"), "no column 'text'; it has id, story")
     source = files(tmp_path / "a.parquet", column="story")
@@ -77,8 +80,13 @@ def test_empty_documents_are_left_out_and_counted(tmp_path):
     fails(tmp_path, files(path), "no document with text")
     path.write_text('{"text": "x"}\n')
     seed = next(seed for seed in range(99) if is_validation(seed, 0, 0.5))
-    fails(tmp_path, files(path), "all documents (1) fell into the validation split",
-          seed=seed, val_fraction=0.5)  # fmt: skip
+    fails(
+        tmp_path,
+        files(path),
+        "all documents (1) fell into the validation split",
+        seed=seed,
+        val_fraction=0.5,
+    )
 
 
 def test_a_bpe_larger_than_the_text_allows(tmp_path):

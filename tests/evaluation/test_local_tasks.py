@@ -192,9 +192,13 @@ def test_a_limit(tmp_path):
 
 def test_names_of_tasks():
     assert parse_tasks(["paper", "hellaswag@0", "piqa,arc_easy"]) == [
-        TaskSpec("hellaswag", 10), TaskSpec("arc_easy", 25), TaskSpec("hellaswag", 0),
-        TaskSpec("arc_easy", 0), TaskSpec("piqa"), TaskSpec("arc_easy"),
-    ]  # fmt: skip
+        TaskSpec("hellaswag", 10),
+        TaskSpec("arc_easy", 25),
+        TaskSpec("hellaswag", 0),
+        TaskSpec("arc_easy", 0),
+        TaskSpec("piqa"),
+        TaskSpec("arc_easy"),
+    ]
     for wrong in ("hellaswag@", "hellaswag@ten", "@5", "hellaswag@-1"):
         with pytest.raises(ConfigError, match="is no task"):
             parse_tasks([wrong])

@@ -104,12 +104,14 @@ def test_beams(rule):
         for cached in (True, False)
     ]
     assert torch.equal(*found)
-    assert not torch.equal(found[0], net.generate(ids, attention_mask=mask, max_new_tokens=7,
-                                                  **GREEDY))  # fmt: skip
+    assert not torch.equal(
+        found[0], net.generate(ids, attention_mask=mask, max_new_tokens=7, **GREEDY)
+    )
 
 
-@pytest.mark.parametrize(("rule", "oracles"), [(TWICE, "paper"), (TWICE, "modern"),
-                                               ("gd-euler", "paper")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rule", "oracles"), [(TWICE, "paper"), (TWICE, "modern"), ("gd-euler", "paper")]
+)
 def test_other_caches(rule, oracles):
     net = wrapped(rule, oracles)
     ids, mask = padded(prompts(3, 5))
@@ -205,10 +207,11 @@ def test_a_rule_whose_only_block_never_asks_attention():
 
 def test_the_pipeline(tmp_path):
     model = yf.YuriiFormer(
-        yf.ModelConfig(TWICE, n_layer=2, n_head=2, d_model=16, vocab_size=320, valid_vocab=257,
-                       context=40),
+        yf.ModelConfig(
+            TWICE, n_layer=2, n_head=2, d_model=16, vocab_size=320, valid_vocab=257, context=40
+        ),
         seed=1,
-    )  # fmt: skip
+    )
     ours.export_model(model, tmp_path / "out", load_tokenizer("bytes"))
     speak = transformers.pipeline("text-generation", str(tmp_path / "out"))
     assert isinstance(speak.model, ours.YuriiFormerForCausalLM)

@@ -46,9 +46,13 @@ def test_hugging_face(activation, tmp_path, capsys):
     with torch.no_grad():
         torch.testing.assert_close(model(IDS), theirs(IDS).logits, rtol=0, atol=1e-5)
     found = theirs.generate(
-        IDS, max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=100,
+        IDS,
+        max_new_tokens=20,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=100,
         attention_mask=torch.ones_like(IDS),
-    )  # fmt: skip
+    )
     assert torch.equal(model.generate(IDS, 20, temperature=0), found)
 
 
@@ -143,8 +147,15 @@ def nanogpt(*, bias, vocabulary=101):
         if bias and not name.endswith(("wte", "wpe")):
             state[f"{name}.bias"] = draw(shape[0])
     state["lm_head.weight"] = state["transformer.wte.weight"]
-    arguments = {"n_layer": layers, "n_head": 4, "n_embd": d, "block_size": 40, "bias": bias,
-                 "vocab_size": vocabulary, "dropout": 0.1}  # fmt: skip
+    arguments = {
+        "n_layer": layers,
+        "n_head": 4,
+        "n_embd": d,
+        "block_size": 40,
+        "bias": bias,
+        "vocab_size": vocabulary,
+        "dropout": 0.1,
+    }
     return {
         "model": state,
         "model_args": arguments,

@@ -193,8 +193,9 @@ def test_tuning_finds_the_optimal_constants(condition):
         rule = yf.rules[name]
         tuned = tune(problem, rule, setting(rule, problem, 1))
         assert theory(problem, rule, tuned).radius == pytest.approx(rate, abs=2e-6)
-    assert tune(problem, yf.rules["nesterov-euler"], setting(yf.rules["nesterov-euler"], problem, 1)
-                ).h == pytest.approx(4 / (3 + 1 / condition), rel=1e-4)  # fmt: skip
+    assert tune(
+        problem, yf.rules["nesterov-euler"], setting(yf.rules["nesterov-euler"], problem, 1)
+    ).h == pytest.approx(4 / (3 + 1 / condition), rel=1e-4)
 
 
 def test_tuning_keeps_what_is_given():

@@ -106,13 +106,14 @@ def test_an_mlp_of_identities_is_the_gradient_of_the_potential(X):
 
 ACTIVATIONS = {
     "gelu": lambda x: 0.5 * x * math.erfc(-x / math.sqrt(2)),
-    "gelu-tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi)
-                                                    * (x + 0.044715 * x**3))),
+    "gelu-tanh": lambda x: (
+        0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    ),
     "silu": lambda x: x / (1 + math.exp(min(700.0, -x))),
     "relu": lambda x: max(x, 0.0),
     "tanh": math.tanh,
     "identity": lambda x: x,
-}  # fmt: skip
+}
 
 
 def by_quadrature(function, x):
@@ -120,8 +121,10 @@ def by_quadrature(function, x):
     from scipy.integrate import quad
 
     near = max(-30.0, min(30.0, x))
-    parts = [quad(function, a, b, epsabs=1e-13, epsrel=1e-13, limit=200)[0]
-             for a, b in ((0.0, near), (near, x))]  # fmt: skip
+    parts = [
+        quad(function, a, b, epsabs=1e-13, epsrel=1e-13, limit=200)[0]
+        for a, b in ((0.0, near), (near, x))
+    ]
     return sum(parts)
 
 

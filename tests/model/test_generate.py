@@ -88,8 +88,10 @@ def test_a_slot_for_every_attention_call():
         predict = Predictor(net)
         with torch.inference_mode():
             predict([[1, 2, 3]])
-        calls = [sum(isinstance(step, Query) and step.oracle == "attn" for step in
-                     block.program.steps) for block in net.blocks]  # fmt: skip
+        calls = [
+            sum(isinstance(step, Query) and step.oracle == "attn" for step in block.program.steps)
+            for block in net.blocks
+        ]
         assert predict.cache is not None
         assert [len(block.slots) for block in predict.cache.blocks] == calls
         assert all(slot.length == 3 for slot in predict.cache.slots)
@@ -186,8 +188,9 @@ def test_repetition_penalty_by_hand():
 
 def test_a_tiny_temperature_is_greedy():
     net = model()
-    assert torch.equal(net.generate(PROMPT, 5, temperature=1e-38),
-                       net.generate(PROMPT, 5, temperature=0))  # fmt: skip
+    assert torch.equal(
+        net.generate(PROMPT, 5, temperature=1e-38), net.generate(PROMPT, 5, temperature=0)
+    )
 
 
 def test_a_seed_repeats_and_a_row_is_its_own():

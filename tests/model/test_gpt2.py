@@ -50,10 +50,15 @@ def ours(model: yf.YuriiFormer, name: str) -> torch.Tensor:
         return weights["starts.X_0.positions.weight"]
     name = name.removeprefix("transformer.")
     for theirs, own in (
-        ("h.", "blocks."), ("ln_1", "attn.norm"), ("ln_2", "mlp.norm"), ("ln_f", "norm"),
-        ("attn.c_attn", "attn.qkv"), ("attn.c_proj", "attn.out"),
-        ("mlp.c_fc", "mlp.up"), ("mlp.c_proj", "mlp.down"),
-    ):  # fmt: skip
+        ("h.", "blocks."),
+        ("ln_1", "attn.norm"),
+        ("ln_2", "mlp.norm"),
+        ("ln_f", "norm"),
+        ("attn.c_attn", "attn.qkv"),
+        ("attn.c_proj", "attn.out"),
+        ("mlp.c_fc", "mlp.up"),
+        ("mlp.c_proj", "mlp.down"),
+    ):
         name = name.replace(theirs, own)
     if name not in weights:
         assert name.endswith("bias")

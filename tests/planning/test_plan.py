@@ -231,12 +231,17 @@ def test_devices():
         assert 0.1e12 < device.bandwidth < 10e12
         assert 5e12 < device.float32 < 200e12
         assert device.bfloat16 is None or 1.5 < device.bfloat16 / device.float32 < 40
-    peaks = {name: (find_device(name).bfloat16, find_device(name).memory)
-             for name in ("h200", "h100", "a100-80", "l4", "mi300x")}  # fmt: skip
+    peaks = {
+        name: (find_device(name).bfloat16, find_device(name).memory)
+        for name in ("h200", "h100", "a100-80", "l4", "mi300x")
+    }
     assert peaks == {  # dense, not "with sparsity"
-        "h200": (989e12, 141e9), "h100": (989e12, 80e9), "a100-80": (312e12, 80e9),
-        "l4": (121e12, 24e9), "mi300x": (1307e12, 192e9),
-    }  # fmt: skip
+        "h200": (989e12, 141e9),
+        "h100": (989e12, 80e9),
+        "a100-80": (312e12, 80e9),
+        "l4": (121e12, 24e9),
+        "mi300x": (1307e12, 192e9),
+    }
     assert find_device("t4").dtype("auto") == torch.float32
     assert find_device("h200").dtype("auto") == torch.bfloat16
     assert find_device("h200").dtype("float32") == torch.float32

@@ -50,8 +50,9 @@ def test_smoothing_is_what_it_says(curve):
     distances = np.abs(step[:, None] - step[None, :]) / sigma
     if np.isclose(distances, REACH, rtol=1e-9).any():
         return  # a weight at the very end of the reach: either way is right
-    np.testing.assert_allclose(smooth(step, value, sigma), longhand(step, value, sigma), rtol=1e-9,
-                               atol=1e-12)  # fmt: skip
+    np.testing.assert_allclose(
+        smooth(step, value, sigma), longhand(step, value, sigma), rtol=1e-9, atol=1e-12
+    )
 
 
 @given(curves())
@@ -94,8 +95,9 @@ def longhand_at(step, value, sigma, i):
 numbers = st.floats(-1e6, 1e6, width=32) | st.just(np.nan)
 
 
-@given(hnp.arrays(np.float64, st.integers(0, 300), elements=numbers), st.integers(1, 20),
-       st.booleans())  # fmt: skip
+@given(
+    hnp.arrays(np.float64, st.integers(0, 300), elements=numbers), st.integers(1, 20), st.booleans()
+)
 def test_thinning_keeps_every_extreme(y, buckets, even):
     random = np.random.default_rng(len(y))
     x = np.arange(len(y)) if even else np.cumsum(random.integers(1, 30, len(y)))
@@ -137,8 +139,10 @@ def test_differences_over_steps_are_paired(tmp_path):
     assert found.n == 3
     assert found.step.tolist() == list(range(0, 101, 10))
     for place in (0, 5, 10):
-        losses = [{run.seed: float(run.curves.val_loss[place]) for run in each.runs}
-                  for each in (other, base)]  # fmt: skip
+        losses = [
+            {run.seed: float(run.curves.val_loss[place]) for run in each.runs}
+            for each in (other, base)
+        ]
         wanted = paired(*losses)
         shown = [found.mean[place], found.low[place], found.high[place]]
         assert shown == pytest.approx([wanted.mean, wanted.low, wanted.high])
@@ -156,6 +160,7 @@ def test_differences_of_unfinished_and_uneven_runs(tmp_path):
     early = arm(tmp_path, "polyak-euler", {0: 1.0, 1: 1.0}, until={0: 55, 1: 30})
     found = difference_curve(early, base)
     assert (found.n, found.step[-1]) == (2, 30)
-    wild = arm(tmp_path, "hamiltonian", {0: 1.0, 1: 1.0},
-               val=lambda s: np.where(s > 50, np.inf, 1.0))  # fmt: skip
+    wild = arm(
+        tmp_path, "hamiltonian", {0: 1.0, 1: 1.0}, val=lambda s: np.where(s > 50, np.inf, 1.0)
+    )
     assert np.isnan(difference_curve(wild, wild).mean[-1])

@@ -26,8 +26,13 @@ def put(run, task, value, stderr=0.005, *, checkpoint="best", limit=None, sha="1
     manifest = run.folder / "checkpoints" / checkpoint / "manifest.json"
     manifest.parent.mkdir(parents=True, exist_ok=True)
     manifest.write_text(json.dumps({"files": {"model.safetensors": {"sha256": sha}}}))
-    about = {"checkpoint": checkpoint, "sha256": sha, "limit": limit,
-             "items": {name: limit or 1000}, "items_there": {name: 1000}}  # fmt: skip
+    about = {
+        "checkpoint": checkpoint,
+        "sha256": sha,
+        "limit": limit,
+        "items": {name: limit or 1000},
+        "items_there": {name: 1000},
+    }
     data = {"task": task, **about, "scores": {name: scores}}
     (folder / f"{task}-{checkpoint}-{limit}.json").write_text(json.dumps(data))
 

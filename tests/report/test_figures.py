@@ -33,8 +33,11 @@ from yuriiformer.report.figures_coefficients import coefficient_paths, coefficie
 from yuriiformer.runs.run import read_run
 
 GD, NESTEROV, POLYAK, VERLET = (
-    "gd-lie-trotter", "nesterov-lie-trotter", "polyak-lie-trotter", "verlet-ama",
-)  # fmt: skip
+    "gd-lie-trotter",
+    "nesterov-lie-trotter",
+    "polyak-lie-trotter",
+    "verlet-ama",
+)
 OF_COMPARISON = [loss_curves, difference, ranking, nesterov_polyak, coefficients_over_depth]
 MOVING = {name: (lambda t: 0.05 * t / 100) for name in ("beta", "mu")}
 
@@ -46,8 +49,9 @@ def texts(figure):
 
 def line_of(axes, style):
     colour, _ = line_style(style)
-    return next(line for line in axes.lines if line.get_color() == colour and
-                len(line.get_xdata()) > 2)  # fmt: skip
+    return next(
+        line for line in axes.lines if line.get_color() == colour and len(line.get_xdata()) > 2
+    )
 
 
 def unfinished(folder):
@@ -70,15 +74,20 @@ CASES = {
     "unfinished": unfinished,
     "nothing begun": lambda f: compare([arm(f, NESTEROV, {0: 1.0}, until={0: 0})]),
     "no validation": lambda f: write_suite(f, [GD, NESTEROV, POLYAK], seeds=2, every=0),
-    "not finite": lambda f: compare([
-        arm(f, GD, {0: 1.0}),
-        arm(f, NESTEROV, {0: 1.0}, val=lambda s: np.where(s > 40, np.nan, 2.0)),
-    ]),
-    "hostile labels": lambda f: compare([
-        arm(f, GD, {0: 1.0, 1: 1.1}, label=HOSTILE),
-        arm(f, NESTEROV, {0: 0.9, 1: 1.0}, label="_under $\\frac{$"),
-    ], name=HOSTILE),
-}  # fmt: skip
+    "not finite": lambda f: compare(
+        [
+            arm(f, GD, {0: 1.0}),
+            arm(f, NESTEROV, {0: 1.0}, val=lambda s: np.where(s > 40, np.nan, 2.0)),
+        ]
+    ),
+    "hostile labels": lambda f: compare(
+        [
+            arm(f, GD, {0: 1.0, 1: 1.1}, label=HOSTILE),
+            arm(f, NESTEROV, {0: 0.9, 1: 1.0}, label="_under $\\frac{$"),
+        ],
+        name=HOSTILE,
+    ),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -251,8 +260,9 @@ def test_sizes_share_one_look(tmp_path):
     figure = sizes([small, medium])
     assert [axes.get_title() for axes in figure.axes] == ["small", "medium"]
     assert len(texts(figure)) == 3
-    np.testing.assert_allclose(line_of(figure.axes[1], 0).get_ydata(),
-                               medium.arms[1].first.curves.val_loss[1:])  # fmt: skip
+    np.testing.assert_allclose(
+        line_of(figure.axes[1], 0).get_ydata(), medium.arms[1].first.curves.val_loss[1:]
+    )
     alone = [write_suite(tmp_path / name, [GD], seeds=1, name=name) for name in ("small", "medium")]
     names = [path.name for path in write_figures(alone, tmp_path / "f", ("svg",))]
     assert "sizes.svg" in names

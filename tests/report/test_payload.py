@@ -45,8 +45,14 @@ def test_curves_are_the_runs(tmp_path):
 
 
 def test_coefficients_are_the_first_seeds(tmp_path):
-    found = arm(tmp_path, NESTEROV, {3: 1.0}, steps=1000, every=5,
-                coefficients={"mu": lambda step: step / 1e5})  # fmt: skip
+    found = arm(
+        tmp_path,
+        NESTEROV,
+        {3: 1.0},
+        steps=1000,
+        every=5,
+        coefficients={"mu": lambda step: step / 1e5},
+    )
     shown = page(compare([found]))["groups"][0]["arms"][0]["coefficients"]
     assert shown["steps"][0] == 0
     assert shown["steps"][-1] == 1000

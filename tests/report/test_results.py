@@ -25,10 +25,17 @@ def cells(comparison):
 def flat(folder, finals, rule=GD, **options):
     """An arm with exactly these losses throughout."""
     return [
-        arm(folder, rule, {0: 0.0}, slug=slug, label=slug, val=lambda s, v=value: v + 0 * s,
-            **options)
+        arm(
+            folder,
+            rule,
+            {0: 0.0},
+            slug=slug,
+            label=slug,
+            val=lambda s, v=value: v + 0 * s,
+            **options,
+        )
         for slug, value in finals.items()
-    ]  # fmt: skip
+    ]
 
 
 def test_a_table_of_three_seeds(tmp_path):
@@ -93,8 +100,9 @@ def test_the_bold_rule_in_each_panel_with_ties_at_the_printed_precision(tmp_path
     found = cells(comparison)
     for metric in ("final", "best", "train"):
         assert {slug for slug in found if found[slug][metric].bold} == {"a", "b", "d"}
-    assert not any(cell.bold for key, cell in found["a"].items() if key not in
-                   ("final", "best", "train"))  # fmt: skip
+    assert not any(
+        cell.bold for key, cell in found["a"].items() if key not in ("final", "best", "train")
+    )
 
 
 def test_an_unfinished_arm_is_not_bold(tmp_path):

@@ -138,8 +138,11 @@ def test_json_is_strict_and_whole(hostile):
         assert found["difference"]["p_holm"] == each.difference.p_holm
         assert [run["final"] for run in found["runs"]] == [run.final for run in each.arm.runs]
     assert data["arms"][0]["paper"] == {
-        "unclear_label": False, "best": 1.106, "final": 1.114, "train": 0.985,
-    }  # fmt: skip
+        "unclear_label": False,
+        "best": 1.106,
+        "final": 1.114,
+        "train": 0.985,
+    }
 
 
 def test_json_of_unclear_labels_and_of_numbers_that_are_none(tmp_path):
@@ -181,8 +184,10 @@ def test_latex_sizes_has_a_row_a_rule(tmp_path):
     rows = [line.strip() for line in text.splitlines() if line.strip().startswith("{")]
     ours = [row for row in rows if "gray" not in row]
     assert [row.split(" & ")[0] for row in ours] == [
-        "{GD+Lie–Trotter}", "{Nesterov+Lie–Trotter}", "{PRK-Verlet (AMA)}",
-    ]  # fmt: skip
+        "{GD+Lie–Trotter}",
+        "{Nesterov+Lie–Trotter}",
+        "{PRK-Verlet (AMA)}",
+    ]
     assert ours[1].removesuffix(r" \\").split(" & ")[3:] == ["--", "--"]
     assert ours[2].split(" & ")[1:3] == ["--", "--"]
     assert all(row.count("&") == 4 for row in rows)

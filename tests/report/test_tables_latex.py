@@ -62,8 +62,11 @@ def test_hostile_labels_compile(tmp_path, compile_latex):
 @pytest.mark.slow
 def test_every_character_compiles(compile_latex):
     """All of Unicode's first plane that can be printed."""
-    points = [chr(i) for i in range(32, min(0x10000, sys.maxunicode))
-              if unicodedata.category(chr(i)) not in ("Cn", "Cs", "Co", "Cc")]  # fmt: skip
+    points = [
+        chr(i)
+        for i in range(32, min(0x10000, sys.maxunicode))
+        if unicodedata.category(chr(i)) not in ("Cn", "Cs", "Co", "Cc")
+    ]
     lines = [escape("".join(points[i : i + 60])) + "\n" for i in range(0, len(points), 60)]
     kept = dict.fromkeys(line for line in lines if set(line) - set("? \n"))
     compile_latex(latex_document(["\n".join(kept)]))

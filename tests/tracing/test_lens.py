@@ -33,8 +33,10 @@ def test_the_lens_against_longhand(oracles):
             assert found.lens.loss[row, i].item() == pytest.approx(-math.log(p[i, true]))
             assert found.lens.rank[row, i] == 1 + sum(float(x) > p[i, true] for x in p[i, :23])
             assert found.lens.probability[row, i].item() == pytest.approx(p[i, true].item())
-        kl = [sum(float(b * (b / a).log()) for a, b in zip(*both, strict=True))
-              for both in zip(p, shares[-1], strict=True)]  # fmt: skip
+        kl = [
+            sum(float(b * (b / a).log()) for a, b in zip(*both, strict=True))
+            for both in zip(p, shares[-1], strict=True)
+        ]
         assert found.lens.kl[row].tolist() == pytest.approx(kl, abs=1e-12)
         best = p[:, :23].sort(descending=True)
         assert torch.equal(found.lens.top[row], best.indices[:, :5])

@@ -51,8 +51,13 @@ def test_every_rule_makes_a_whole_payload(rule, oracles):
 
 def test_steps_are_labelled_as_in_the_equations():
     assert step_labels(yf.rules["nesterov-lie-trotter"]) == [
-        "Attnₜ(Xₜ + μₜ Vₜ)", "Vₜ₊½", "Xₜ₊½", "MLPₜ(Xₜ₊½ + μₜ₊½ Vₜ₊½)", "Vₜ₊₁", "Xₜ₊₁",
-    ]  # fmt: skip
+        "Attnₜ(Xₜ + μₜ Vₜ)",
+        "Vₜ₊½",
+        "Xₜ₊½",
+        "MLPₜ(Xₜ₊½ + μₜ₊½ Vₜ₊½)",
+        "Vₜ₊₁",
+        "Xₜ₊₁",
+    ]
     run = payload(traced("hamiltonian", texts=1))["runs"][0]
     last = [step["label"] for step in run["steps"] if step["layer"] == 2]
     assert last == ["Attnₜ(Xₜ + μₜ Vₜ)", "Vₜ₊½", "Xₜ₊₁"]

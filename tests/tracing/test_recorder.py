@@ -50,12 +50,13 @@ class Longhand:
             norms = [own.velocity_norms[i] for i in own.norm_of_call]
             given = iter(norms)
             X, V = block(
-                self.X[-1], self.V[-1],
+                self.X[-1],
+                self.V[-1],
                 lambda Y, own=own, layer=layer: self.ask(own, "attn", layer, Y),
                 lambda Y, own=own, layer=layer: self.ask(own, "mlp", layer, Y),
                 own.coefficients(),
                 lambda v, given=given, layer=layer: self.normalise(next(given), layer, v),
-            )  # fmt: skip
+            )
             self.X.append(X)
             self.V.append(V)
 

@@ -67,10 +67,11 @@ def watch(model):
     for block in model.blocks:
         block.register_forward_hook(
             lambda _, inputs, output: seen.extend(
-                (tuple(s.shape), s.dtype) for streams in (inputs[0], output)
+                (tuple(s.shape), s.dtype)
+                for streams in (inputs[0], output)
                 for s in streams.values()
             )
-        )  # fmt: skip
+        )
     return seen
 
 

@@ -97,9 +97,9 @@ def test_a_skipped_step_leaves_weights_and_moments(tmp_path, poisoned, monkeypat
     def spy(self, record):
         if record["step"] in (BAD, BAD + 1):
             seen[record["step"]] = [
-                t.clone() for t in (*self.model.parameters(),
-                                    *self.optimizer.state_tensors().values())
-            ]  # fmt: skip
+                t.clone()
+                for t in (*self.model.parameters(), *self.optimizer.state_tensors().values())
+            ]
         return real(self, record)
 
     monkeypatch.setattr(trainer.Trainer, "_conclude", spy)
@@ -109,8 +109,18 @@ def test_a_skipped_step_leaves_weights_and_moments(tmp_path, poisoned, monkeypat
 
 
 def test_the_command_has_a_code_for_it(tmp_path, poisoned, capsys):
-    arguments = ["train", "--data", str(tales()), "--out", str(tmp_path / "r"), "--steps", "8",
-                 "--sequences", "4", "--no-tensorboard"]  # fmt: skip
+    arguments = [
+        "train",
+        "--data",
+        str(tales()),
+        "--out",
+        str(tmp_path / "r"),
+        "--steps",
+        "8",
+        "--sequences",
+        "4",
+        "--no-tensorboard",
+    ]
     assert main(arguments) == 3
     error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("yurii:")]
     assert len(error) == 1
@@ -138,8 +148,20 @@ def test_saturated_coefficients_are_said(tmp_path, capsys):
     assert coefficient_record(model)["beta"][1] == pytest.approx(1.0, abs=1e-3)
     assert saturated(tiny("nesterov-lie-trotter+mu=0.9999+fixed=mu")) == []  # not learned
     rule = "nesterov-lie-trotter+beta=0.9995"
-    arguments = ["train", "--data", str(tales()), "--out", str(tmp_path / "r"), "--rule", rule,
-                 "--steps", "1", "--sequences", "2", "--no-tensorboard"]  # fmt: skip
+    arguments = [
+        "train",
+        "--data",
+        str(tales()),
+        "--out",
+        str(tmp_path / "r"),
+        "--rule",
+        rule,
+        "--steps",
+        "1",
+        "--sequences",
+        "2",
+        "--no-tensorboard",
+    ]
     assert main(arguments) == 0
     assert "saturated: beta of layer 0 is within 0.001 of 1" in capsys.readouterr().out
 

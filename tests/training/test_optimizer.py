@@ -21,8 +21,9 @@ SHAPES = [(24, 24), (24, 24), (72, 24), (24, 96), (96, 24), (72, 24), (1, 7), (7
 
 def matrices(dtype=torch.float32, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
-            for shape in SHAPES]  # fmt: skip
+    return [
+        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for shape in SHAPES
+    ]
 
 
 def stepped(make, steps=3, dtype=torch.float32):
@@ -131,8 +132,10 @@ def test_groups_are_those_of_the_recipe():
     assert {n.split(".")[0] for n in groups["embeddings"]} == {"starts"}
     assert all(".raw_" in n for n in groups["coefficients"])
     assert {n.split(".")[-2] for n in groups["matrices"]} == {"qkv", "out", "up", "down"}
-    assert all(n.endswith((".bias", "norm.weight", "norms.0.weight")) or n == "norm.weight"
-               for n in groups["norms"])  # fmt: skip
+    assert all(
+        n.endswith((".bias", "norm.weight", "norms.0.weight")) or n == "norm.weight"
+        for n in groups["norms"]
+    )
     split = [g for g in parameter_groups(tiny(), split_fused=True) if g.parts == 3]
     assert [n.split(".")[-2] for g in split for n in g.names] == ["qkv"] * 3
 
@@ -166,10 +169,17 @@ def test_adamw_for_everything_is_torchs_over_all_parameters():
     rates = {"matrices": 1e-3, "embeddings": 6e-4, "norms": 6e-4, "coefficients": 3e-3}
     names = dict(theirs.named_parameters())
     reference = torch.optim.AdamW(
-        [{"params": [names[n] for n in group.names], "lr": rates[group.kind],
-          "weight_decay": decayed[group.kind]} for group in parameter_groups(theirs)],
-        betas=(0.9, 0.95), eps=1e-8,
-    )  # fmt: skip
+        [
+            {
+                "params": [names[n] for n in group.names],
+                "lr": rates[group.kind],
+                "weight_decay": decayed[group.kind],
+            }
+            for group in parameter_groups(theirs)
+        ],
+        betas=(0.9, 0.95),
+        eps=1e-8,
+    )
     for number in range(3):
         ids = torch.randint(29, (2, 8), generator=torch.Generator().manual_seed(number))
         for model, each in ((ours, optimizer), (theirs, reference)):

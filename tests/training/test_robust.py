@@ -26,9 +26,27 @@ from yuriiformer.training.presets import preset
 def test_nobody_reading_does_not_stop_it(tmp_path):
     """`yurii train ... 2>&1 | head -1`, as when a terminal goes away."""
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "yuriiformer", "train", "--data", str(tales()), "--out",
-               str(out), "--steps", "6", "--eval-every", "1", "--eval-sequences", "4",
-               "--sequences", "4", "--no-tensorboard", "--threads", "1"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "yuriiformer",
+        "train",
+        "--data",
+        str(tales()),
+        "--out",
+        str(out),
+        "--steps",
+        "6",
+        "--eval-every",
+        "1",
+        "--eval-sequences",
+        "4",
+        "--sequences",
+        "4",
+        "--no-tensorboard",
+        "--threads",
+        "1",
+    ]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert run.stdout is not None
     assert b"parameters" in run.stdout.readline()
@@ -55,8 +73,9 @@ class Failing:
 
 def test_a_listener_that_fails_is_left_out(tmp_path):
     failing, said = Failing(), []
-    result = yf.train(small(), tales(), tmp_path / "run", listener=lambda *_: failing,
-                      say=said.append)  # fmt: skip
+    result = yf.train(
+        small(), tales(), tmp_path / "run", listener=lambda *_: failing, say=said.append
+    )
     assert result.outcome == "finished"
     assert failing.heard == 4  # steps 0 to 3
     assert [text for text in said if "Failing failed and is left out: " in text]

@@ -145,7 +145,7 @@ def test_with_layer_norm(lab):
         (["quadratic", "--set", "mu"], "write NAME=NUMBER"),
         (["quadratic", "--step-size", "0"], "--step-size must be a number above 0, not 0"),
         (["quadratic", "--step-size", "inf"], "--step-size must be a number above 0"),
-        (["quadratic", "--seed", "-1"], "--seed must be a whole number from 0 on"),
+        (["quadratic", "--seed", "-1"], "--seed must be from 0 to"),
         (["quadratic", "--norm", "--tune"], "leave out --norm"),
         (["quadratic", "--tune", "--dim", "40"], "--tune searches in up to 32 dimensions, not 40"),
         (["quadratic", "--norm", "--dim", "1"], "--norm needs --dim 2 or more"),

@@ -108,7 +108,7 @@ def test_sizes_are_comparisons_of_their_own(tmp_path):
 def test_one_label_for_two_things(tmp_path):
     fill(suite(tmp_path / "a", ("x", GD)), {"x": 1.0})
     fill(suite(tmp_path / "b", ("x", NESTEROV)), {"x": 1.0})
-    with pytest.raises(RunError, match="both called 'x' but have other"):
+    with pytest.raises(RunError, match="both called 'x' but have different"):
         collect([tmp_path])
 
 

@@ -162,7 +162,7 @@ def test_only_one_suite_at_a_time(finished):
     with SuiteFolder(out).taken():
         refused = yurii([*command(out)[:4], "--out", str(out)])
         more = yurii(command(out, "--arm", "late: rule=gd-euler"))
-    assert "another process is at work on the suite" in refused.stderr
+    assert "another process is running the suite" in refused.stderr
     assert refused.returncode == more.returncode == 2
     assert "late" not in [arm["slug"] for arm in definition(out)["arms"]]
 

@@ -86,7 +86,7 @@ def test_older_files(tmp_path):
         ({"activation_function": "relu"}, "activation_function='relu'"),
         ({"n_inner": 64}, "n_inner=64 is not 4 × n_embd=32"),
         ({"n_layer": 3}, "lacks 12 tensors .* 'blocks.2.attn.norm.bias'"),
-        ({"n_layer": 1}, "holds 'transformer.h.1.*, which GPT-2 of this size has not"),
+        ({"n_layer": 1}, "holds 'transformer.h.1.*, which GPT-2 of this size does not have"),
         ({"n_positions": 39}, r"'transformer.wpe.weight' has shape \(40, 32\), not \(39, 32\)"),
         ({"n_head": 5}, "not divisible by n_head=5"),
         ({"n_layer": "two"}, "n_layer must be a whole number"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,6 @@ from tests.training.runs import (
     steps_done,
     stopped_at,
     tales,
-    torchrun,
     wait_for,
     weights,
     workers,
@@ -42,24 +41,25 @@ from yuriiformer.training.session import train
 
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
 
-# Several runs, one after the other, in one team of processes.
-SCRIPT = """
-import json, sys
-from yuriiformer.config import TrainConfig
-from yuriiformer.training.session import train
-for config, data, out in json.load(open(sys.argv[1])):
-    train(TrainConfig.from_dict(config), data, out)
-"""
+
+def one_of_a_team(rank: int, size: int, port: int, data: Path, home: Path) -> None:
+    """A warm process that finds its place as under torchrun, and trains each rule in turn."""
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in place.items()})
+    for rule in RULES:
+        train(small(rule), data, home / rule)
 
 
 def train_many(home: Path, processes: int) -> None:
-    """A run of each rule, into a folder of its name."""
+    """A run of each rule by so many processes, into a folder of its name."""
     home.mkdir()
-    jobs = [(small(rule).to_dict(), str(tales()), str(home / rule)) for rule in RULES]
-    (home / "jobs.json").write_text(json.dumps(jobs))
-    (home / "script.py").write_text(SCRIPT)
-    script = [str(home / "script.py"), str(home / "jobs.json")]
-    finish([sys.executable, *torchrun(processes), *script])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torch.multiprocessing.start_processes(
+        one_of_a_team, (processes, port, tales(), home), nprocs=processes, start_method="forkserver"
+    )
 
 
 def assert_close(out: Path, reference: Path) -> None:

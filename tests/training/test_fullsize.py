@@ -101,7 +101,7 @@ def test_a_step_of_every_rule_at_every_width(rule, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PAPER_PRESETS)
+@pytest.mark.parametrize("name", WIDTHS)
 @pytest.mark.parametrize("rule", DEEP)
 def test_a_step_at_full_depth(rule, name):
     fake_step(name, rule, layers=None)

@@ -38,7 +38,8 @@ def test_a_small_batch_is_memorised(rule):
 
 
 def test_the_papers_rates_memorise_too():
-    """Muon 0.02 and AdamW 6e-4, as for TinyStories; the table moves slowly there."""
+    """Muon 0.02 and AdamW 6e-4, as for TinyStories; the table moves slowly there. Half of a run of
+    500 steps is enough."""
     model = yf.YuriiFormer(
         yf.ModelConfig(n_layer=2, n_head=2, d_model=64, vocab_size=64, context=32)
     )
@@ -46,7 +47,7 @@ def test_the_papers_rates_memorise_too():
     ids = torch.randint(64, (4, 33), generator=torch.Generator().manual_seed(0))
     batch = [MicroBatch((ids[:, :-1], ids[:, 1:]), 1.0)]
     losses = [
-        train_step(model, batch, optimizer, CPU, torch.float32, step).loss for step in range(500)
+        train_step(model, batch, optimizer, CPU, torch.float32, step).loss for step in range(270)
     ]
     assert losses[-1] < 0.1
 

@@ -154,6 +154,7 @@ def test_python_on_the_readme(tmp_path, monkeypatch):
         exec(code, {"__name__": "readme"})
 
 
+@pytest.mark.slow
 def test_commands_on_the_readme(tmp_path, monkeypatch, capsys):
     """Every `yurii ...` line of the README runs."""
     monkeypatch.chdir(tmp_path)

@@ -97,7 +97,7 @@ def test_tokens_of_real_text(pairs):
 @pytest.mark.parametrize(
     ("rule", "oracles"),
     [
-        ("verlet-ama", "paper"),
+        pytest.param("verlet-ama", "paper", marks=pytest.mark.slow),
         pytest.param("gd-lie-trotter", "paper", marks=pytest.mark.slow),
         pytest.param("nesterov-classical", "modern", marks=pytest.mark.slow),
         pytest.param("hamiltonian", "modern", marks=pytest.mark.slow),

@@ -303,6 +303,7 @@ def test_labels_are_no_formulas():
     assert len(said("x" * 100)) < 40
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_bytes(tmp_path):
     """Every figure drawn twice, and some of them in every format."""
     comparison = write_suite(tmp_path / "runs", [GD, NESTEROV], seeds=2)

@@ -38,6 +38,7 @@ from yuriiformer.training.state import State
 from yuriiformer.training.stop import EXIT_CODE, stop_with_parent
 
 PRESET = "tales-tiny"
+QUICK = 5.0  # seconds that a dry run may take to time a step
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _print_plan(here: Setting) -> None:
     device = this_machine(here.config.machine.threads, place)
     if place.type == "cpu":  # all processes are on it
         device = replace(device, memory=device.memory / size)
-    [timing] = time_steps([here.config], device, place)
+    [timing] = time_steps([here.config], device, place, patience=QUICK)
     train, val = len(here.store.train), len(here.store.val)
     where = Circumstances(device, gpus=size, tokens=(train, train + val), timing=timing)
     print(plan_page(make_plan(here.config, where)))

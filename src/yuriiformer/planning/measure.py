@@ -68,13 +68,17 @@ class Timing:
 
 
 def time_steps(
-    configs: Sequence[TrainConfig], device: Device, place: torch.device = CPU
+    configs: Sequence[TrainConfig],
+    device: Device,
+    place: torch.device = CPU,
+    patience: float | None = None,
 ) -> Sequence[Timing | None]:
     """Of each model, a micro-batch and an update really computed; of none if they do not fit or
     would take long."""
+    most = PATIENCE if patience is None else patience
     dtype = device.dtype(configs[0].machine.precision)
     micro = min(configs[0].machine.micro_batch, configs[0].recipe.sequences)
-    if sum(_expected(config, micro, device.rate(dtype)) for config in configs) > PATIENCE:
+    if sum(_expected(config, micro, device.rate(dtype)) for config in configs) > most:
         return [None] * len(configs)
     if any(Estimate(config, dtype).at(micro).peak > device.usable for config in configs):
         return [None] * len(configs)

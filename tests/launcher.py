@@ -111,6 +111,7 @@ class Forked:
         self.pid = os.fork()
         if not self.pid:
             code = 1
+            os.closerange(3, 1024)  # as Popen does: the suite's lock is not the run's
             try:
                 _run(list(words[len(PROCESS) :]), stdout.name, stdout.name, dict(env), None)
             except SystemExit as end:

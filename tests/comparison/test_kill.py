@@ -52,7 +52,7 @@ def test_killed_and_started_again(tmp_path):
             process = Warm(words, stdout=log, stderr=log, env=os.environ)
         until(process, out, chance.randrange(8, 30))
         if process.poll() is not None:
-            assert process.returncode == 0
+            assert process.returncode == 0, (tmp_path / "log").read_text()[-2000:]
             break
         runs = children(process.pid) if attempt % 2 else []
         process.kill()

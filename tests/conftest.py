@@ -15,7 +15,7 @@ from hypothesis import settings
 # Workers share few cores; one thread each, and the same examples every time.
 torch.set_num_threads(1)
 settings.register_profile("fast", deadline=None, derandomize=True, max_examples=50)
-settings.register_profile("thorough", deadline=None, derandomize=True, max_examples=500)
+settings.register_profile("thorough", deadline=None, derandomize=True, max_examples=200)
 settings.load_profile("fast")  # 'make test-slow' asks for the thorough one
 
 

@@ -17,7 +17,6 @@ from yuriiformer.model.config import ModelConfig
 from yuriiformer.planning import memory
 from yuriiformer.planning.memory import (
     Estimate,
-    build,
     largest,
     simulate,
     simulate_passes,
@@ -27,7 +26,7 @@ from yuriiformer.planning.memory import (
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import train_step
+from yuriiformer.training.step import build_model, train_step
 
 
 def config(rule: str = "nesterov-lie-trotter", *, recompute: bool = False, **sizes) -> TrainConfig:
@@ -40,7 +39,7 @@ def real_peak(given: TrainConfig, micro_batch: int) -> float:
     """Of the second of two whole steps on real tensors, through the package's own `train_step`."""
     shape = (micro_batch, given.model.context)
     with Watcher() as watcher:
-        model = build(given, seed=0)
+        model = build_model(given, seed=0)
         optimizer = Optimizer(model, given.recipe, torch.float32)
         for step in range(2):
             watcher.restart()
@@ -66,7 +65,7 @@ def test_what_is_kept_against_what_autograd_saves(recompute):
     """Asked of autograd itself, by hooks; those do not see the streams that recomputing starts
     from: two a layer."""
     given = config(recompute=recompute, d_model=64)
-    model, seen = build(given, seed=0), {}
+    model, seen = build_model(given, seed=0), {}
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
     def pack(tensor):

@@ -7,26 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.runs import small, tales
+from tests.training.runs import StopAt, StopRun, small, tales
 from yuriiformer.training.session import train
-
-
-class StopRun(BaseException):
-    """Stands for whatever may stop a run; an ordinary error would only cost it the listener."""
-
-
-class StopAt:
-    """A listener that ends a run, without saving, once a step is done."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def record(self, record):
-        if record["step"] == self.step:
-            raise StopRun
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")

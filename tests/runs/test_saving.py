@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-from tests.runs.conftest import StopAt
 from tests.runs.test_checkpoint import flip_middle, go_on
-from tests.training.runs import command, finish, metrics, outcome, small, tales
+from tests.training.runs import StopAt, command, finish, metrics, outcome, small, tales
 from yuriiformer import files
 from yuriiformer.errors import CheckpointError, YuriiError
 from yuriiformer.runs import checkpoint

@@ -197,3 +197,21 @@ def workers(agent: int) -> dict[int, int]:
         ranks = [int(word[5:]) for word in words if word.startswith(b"RANK=")]
         found.update({rank: int(folder.name) for rank in ranks})
     return found
+
+
+class StopRun(BaseException):
+    """Stands for whatever may stop a run; an ordinary error would only cost it the listener."""
+
+
+class StopAt:
+    """A listener that ends a run, without saving, once a step is done."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def record(self, record):
+        if record["step"] == self.step:
+            raise StopRun
+
+    def close(self) -> None:
+        pass

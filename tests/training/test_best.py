@@ -7,26 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.training.runs import small, tales
+from tests.training.runs import StopAt, StopRun, small, tales
 from yuriiformer.runs.checkpoint import BEST, read_checkpoint
 from yuriiformer.training import trainer
 from yuriiformer.training.session import train
 
 LOSSES = [5.0, 4.0, 3.0, 6.0, 3.5, 8.0, 9.0]  # of steps 0 to 6: the lowest is that of step 2
-
-
-class Dies:
-    """A listener that ends the run in mid-course, after the record of a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def record(self, record):
-        if record["step"] == self.step:
-            raise KeyboardInterrupt
-
-    def close(self):
-        pass
 
 
 def told(monkeypatch, losses):
@@ -54,8 +40,8 @@ def test_the_best_is_the_lowest_not_the_latest(tmp_path, monkeypatch):
 @pytest.mark.parametrize("step", [3, 4])
 def test_the_best_is_remembered_by_a_run_that_is_resumed(tmp_path, monkeypatch, step):
     told(monkeypatch, LOSSES)
-    with pytest.raises(KeyboardInterrupt):
-        train(config(), tales(), tmp_path / "run", listener=lambda *_: Dies(step))
+    with pytest.raises(StopRun):
+        train(config(), tales(), tmp_path / "run", listener=lambda *_: StopAt(step))
     told(monkeypatch, LOSSES[step:])  # its last checkpoint is of the step before
     check(tmp_path / "run", train(config(), tales(), tmp_path / "run", resume=True))
 

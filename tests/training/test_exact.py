@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.training.runs import small, tales
+from tests.training.runs import StopAt, StopRun, small, tales
 from yuriiformer.config import TrainConfig
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
@@ -53,22 +53,11 @@ def test_it_needs_validations():
         exact(small(eval_every=0))
 
 
-class Dies:
-    """A listener with which a run ends in mid-course, as if it were killed."""
-
-    def record(self, record):
-        if record["step"] == 5:
-            raise KeyboardInterrupt
-
-    def close(self):
-        pass
-
-
 def test_adamw_for_everything_trains_resumes_and_is_planned(tmp_path):
     config = adamw(small(steps=8), matrix_lr=0.01)
     train(config, tales(), tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(config, tales(), tmp_path / "parts", listener=lambda *_: Dies())
+    with pytest.raises(StopRun):
+        train(config, tales(), tmp_path / "parts", listener=lambda *_: StopAt(5))
     train(config, tales(), tmp_path / "parts", resume=True)
     whole, parts = (read_metrics(tmp_path / n / "metrics.jsonl") for n in ("whole", "parts"))
     for record in (*whole, *parts):

@@ -107,7 +107,8 @@ def _print_plan(here: Setting) -> None:
     where = Circumstances(device, gpus=size, tokens=(train, train + val), timing=timing)
     print(plan_page(make_plan(here.config, where)))
     compiled = "compiled" if here.resolved["compiled"] else "not compiled"
-    print(f"\nHere: {place.type}, {here.resolved['dtype']}, {compiled}, {size} process(es)")
+    processes = "1 process" if size == 1 else f"{size} processes"
+    print(f"\nHere: {place.type}, {here.resolved['dtype']}, {compiled}, {processes}")
 
 
 def _base(first: First) -> TrainConfig:

@@ -16,11 +16,11 @@ from yuriiformer.costs.flops import model_work, muon_work
 from yuriiformer.costs.parameters import count_parameters
 from yuriiformer.model.device import has_bfloat16
 from yuriiformer.planning.devices import HERE, Device
-from yuriiformer.planning.memory import Estimate, build
+from yuriiformer.planning.memory import Estimate
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import accumulate
+from yuriiformer.training.step import accumulate, build_model
 
 CPU = torch.device("cpu")
 PATIENCE = 30.0  # seconds that all timing may be expected to take
@@ -98,7 +98,7 @@ def time_step(
 ) -> Timing:
     """Of this very model, really trained on random tokens; the better of two."""
     with _threads(config.machine.threads):
-        model = build(config, seed=0).to(device)
+        model = build_model(config, seed=0).to(device)
         optimizer = Optimizer(model, config.recipe, dtype)
         generator = torch.Generator().manual_seed(0)
         shape = (micro_batch, config.model.context)

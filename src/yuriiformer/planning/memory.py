@@ -25,7 +25,7 @@ from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import accumulate
+from yuriiformer.training.step import accumulate, build_model
 
 CPU = torch.device("cpu")
 
@@ -124,7 +124,7 @@ def simulate_passes(
         start.register_hook(mark)  # type: ignore[no-untyped-call]
 
     with FakeTensorMode(), Watcher() as watcher, _few_chunks():
-        model = build(config)
+        model = build_model(config)
         if accumulates:
             _give_gradients(model)
         tokens = torch.zeros(micro_batch, config.model.context, dtype=torch.int64)
@@ -158,7 +158,7 @@ def simulate_update(config: TrainConfig, dtype: torch.dtype) -> Update:
     """From the whole gradient to new weights. Of several processes each would orthogonalise a part
     of Muon's matrices only, and gather the rest: about as much, so that is not told apart."""
     with FakeTensorMode(), Watcher() as watcher:
-        model = build(config)
+        model = build_model(config)
         weights = watcher.alive
         optimizer = Optimizer(model, config.recipe, dtype)
         _give_gradients(model)
@@ -170,15 +170,6 @@ def simulate_update(config: TrainConfig, dtype: torch.dtype) -> Update:
         optimizer.step()
         peak = watcher.peak
     return Update(weights, gradients, states, peak)
-
-
-def build(config: TrainConfig, seed: int | None = None) -> YuriiFormer:
-    """The model as a run has it."""
-    model = YuriiFormer(config.model, seed=seed)
-    model.recompute = config.machine.recompute
-    if config.machine.stream_precision == "bfloat16":
-        model.stream_dtype = torch.bfloat16
-    return model
 
 
 def _give_gradients(model: YuriiFormer) -> None:

@@ -7,8 +7,8 @@ from typing import get_args
 
 from yuriiformer.comparison.hypotheses import Verdict, Word
 from yuriiformer.comparison.outcomes import Comparison
+from yuriiformer.report.cells import signed
 from yuriiformer.report.headline import p_text
-from yuriiformer.report.results import signed
 from yuriiformer.report.table import NONE, Cell, Column, ResultTable, Row
 
 TITLE = "Hypotheses"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome
 from yuriiformer.comparison.paper import MARK, PaperFigure
-from yuriiformer.report.results import lowest, paper_figure_of
+from yuriiformer.report.cells import lowest, paper_figure_of
 
 TITLES = {"best": "Best", "final": "Final", "train": "Train"}
 METRICS = ("best", "final", "train")  # in the paper's order

@@ -27,16 +27,36 @@ class LoadedModel:
     """A model in memory, with what is known of it. Its data and its tokeniser are looked for when
     they are asked for: a model can be used without them.
 
-    ``about`` says which model this is; ``saved`` is the run's ``config.json``, empty for a model
-    without a run; ``places`` are where the run's data may stand by now, besides its own words.
+    A model of a run has a checkpoint and ``saved``, the run's ``config.json``; ``places`` are where
+    the run's data may stand by now, besides where the run says.
     """
 
     path: Path
     model: YuriiFormer
-    about: dict[str, Any]
-    saved: dict[str, Any] = field(default_factory=dict, repr=False)
     places: Sequence[Path] = ()
-    recorded: float | None = None  # the validation loss that the run wrote down of this model
+    checkpoint: Checkpoint | None = None
+    saved: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """Which model this is."""
+        if self.checkpoint is not None:
+            return about(self.checkpoint)
+        return {"model": str(self.path), "sha256": sha256(self.path / WEIGHTS)}
+
+    @cached_property
+    def recorded(self) -> float | None:
+        """The validation loss that the run wrote down of this very model, if it measured one."""
+        if self.checkpoint is None:
+            return None
+        told = self.checkpoint.manifest["about"].get("val_loss")
+        try:
+            records = [] if told is not None else read_metrics(RunFolder(self.path).metrics_file)
+        except (OSError, RunError):
+            records = []
+        here = [each for each in records if each["step"] == self.checkpoint.step]
+        found = [told, *(each["val_loss"] for each in here if "val_loss" in each)]
+        return None if found[-1] is None else float(found[-1])
 
     @property
     def rule(self) -> Rule:
@@ -62,9 +82,9 @@ class LoadedModel:
         real = self.model.config.real_vocab
         if found.vocab_size != real:
             raise DataError(
-                f"the model of {self.path} has a vocabulary of {real:,}, but the tokeniser of "
-                f"{self.store.folder} has {found.vocab_size:,}: say where the run's own data are "
-                "with --data"
+                f"the model of {self.path} has a vocabulary of {real:,}, but the tokeniser "
+                f"{found.name} has {found.vocab_size:,}: say where the run's own data are with "
+                "--data"
             )
         return found
 
@@ -141,26 +161,8 @@ def open_model(
     """The model of a run, or of a model's folder. ``data`` are places where its data may stand."""
     path = Path(path)
     if not (path / "config.json").is_file() and (path / CONFIG).is_file():
-        known = {"model": str(path), "sha256": sha256(path / WEIGHTS)}
-        return LoadedModel(path, load_model(path, device=device), known, places=data)
+        return LoadedModel(path, load_model(path, device=device), data)
     folder = RunFolder(path)
     found = find_checkpoint(folder, checkpoint)
-    return LoadedModel(
-        path,
-        load_model(found.folder, device=device),
-        about(found),
-        folder.read_config(),
-        data,
-        _recorded(folder, found),
-    )
-
-
-def _recorded(folder: RunFolder, checkpoint: Checkpoint) -> float | None:
-    """The validation loss that the run wrote down of this very model, if it measured one."""
-    try:
-        records = read_metrics(folder.metrics_file)
-    except (OSError, RunError):
-        records = []
-    found = [r["val_loss"] for r in records if r["step"] == checkpoint.step and "val_loss" in r]
-    loss = checkpoint.manifest["about"].get("val_loss", found[-1] if found else None)
-    return None if loss is None else float(loss)
+    model = load_model(found.folder, device=device)
+    return LoadedModel(path, model, data, found, folder.read_config())

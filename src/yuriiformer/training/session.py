@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from yuriiformer.costs.run import RunCosts, run_costs
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.device import compute_dtype
-from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.checkpoint import Checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.training import rng
@@ -30,6 +30,7 @@ from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
 from yuriiformer.training.resume import check_changed, open_run
 from yuriiformer.training.state import Saver, State, check_space, restore
+from yuriiformer.training.step import build_model
 from yuriiformer.training.stop import Stopper
 from yuriiformer.training.trainer import Outcome, Trainer
 
@@ -49,7 +50,10 @@ class Setting:
     processes: Processes
     batches: Batches
     dtype: torch.dtype
-    costs: RunCosts
+
+    @cached_property
+    def costs(self) -> RunCosts:
+        return run_costs(self.config, len(self.store.train))
 
     @property
     def resolved(self) -> dict[str, Any]:
@@ -75,7 +79,6 @@ def resolve(config: TrainConfig, data: str | Path) -> Setting:
         processes,
         Batches(store, config, processes),
         compute_dtype(config.machine.precision, processes.device),
-        run_costs(config, len(store.train)),
     )
 
 
@@ -163,10 +166,7 @@ def _trainer(
 ) -> Trainer:
     """At the beginning of the run, or where the leading process's checkpoint left it."""
     config, processes, resolved = here.config, here.processes, here.resolved
-    model = YuriiFormer(config.model, seed=config.recipe.seed).to(processes.device)
-    model.recompute = config.machine.recompute
-    if config.machine.stream_precision == "bfloat16":
-        model.stream_dtype = torch.bfloat16
+    model = build_model(config, config.recipe.seed).to(processes.device)
     optimizer = Optimizer(model, config.recipe, here.dtype, processes.group)
     state = State()
     if processes.share(checkpoint is not None):

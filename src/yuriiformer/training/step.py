@@ -10,10 +10,21 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from yuriiformer.config import TrainConfig
 from yuriiformer.model.device import autocast
+from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
+
+
+def build_model(config: TrainConfig, seed: int | None = None) -> YuriiFormer:
+    """The model as a run has it; None leaves its parameters as they are made."""
+    model = YuriiFormer(config.model, seed=seed)
+    model.recompute = config.machine.recompute
+    if config.machine.stream_precision == "bfloat16":
+        model.stream_dtype = torch.bfloat16
+    return model
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,172 @@
+"""What the cells of the results table say: a number in words, and why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup
+from yuriiformer.comparison.paper import FOOTNOTE, PaperFigure, figure_of_rule
+from yuriiformer.comparison.statistics import Summary
+from yuriiformer.config import Machine
+from yuriiformer.report.table import NONE, Cell
+
+MINUS = "−"
+MakeCell = Callable[[Comparison, Outcome], Cell]
+
+
+def lowest(outcomes: Sequence[Outcome], metric: str) -> set[str]:
+    """The paper's rule for bold: slugs of the arms with the lowest mean of their panel (standard
+    compute or not), ties at the printed precision too. An arm whose mean leaves out seeds that
+    failed or diverged is not among them, and one alone is nobody's lowest."""
+    found: set[str] = set()
+    if len(outcomes) < 2:
+        return found
+    for standard in (True, False):
+        texts = {}
+        for each in outcomes:
+            mean = getattr(each, metric).mean
+            if each.arm.standard == standard and mean is not None and not each.arm.broken:
+                texts[each.arm.slug] = f"{mean:.3f}"
+        least = min(texts.values(), key=float, default="")
+        found |= {slug for slug, text in texts.items() if text == least}
+    return found
+
+
+def loss(metric: str) -> MakeCell:
+    def cell(comparison: Comparison, each: Outcome) -> Cell:
+        found: Summary = getattr(each, metric)
+        bold = each.arm.slug in lowest(comparison.outcomes, metric)
+        if found.mean is None:
+            return Cell(NONE, help="No seed has finished.")
+        if found.low is None or found.high is None:
+            return Cell(f"{found.mean:.3f}", found.mean, bold, "One seed: no interval.")
+        half = (found.high - found.low) / 2
+        said = f"Mean of {found.n} seeds, 95 % interval {found.low:.4f} to {found.high:.4f}."
+        return Cell(f"{found.mean:.3f} ± {_small(half)}", found.mean, bold, said)
+
+    return cell
+
+
+def _small(value: float) -> str:
+    """Three decimals, but a number that is not zero is not shown as zero."""
+    return "<0.001" if 0 < value < 0.0005 else f"{value:.3f}"
+
+
+def signed(value: float) -> str:
+    """With its sign, to three decimals."""
+    text = f"{value:+.3f}".replace("-", MINUS)
+    return "0.000" if text[1:] == "0.000" else text
+
+
+def number(value: float | None, form: str, help_text: str = "") -> Cell:
+    if value is None or not math.isfinite(value):
+        return Cell(NONE)
+    return Cell(form.format(value), value, help=help_text)
+
+
+def beside_baseline(text: str, make: Callable[[Outcome], Cell]) -> MakeCell:
+    """Of an arm beside the baseline; ``text`` is the baseline's own."""
+
+    def cell(comparison: Comparison, each: Outcome) -> Cell:
+        if each.arm.slug != comparison.baseline.slug:
+            return make(each)
+        value = None if text == NONE else 0.0
+        return Cell(text, value, help="The others are compared with this arm.")
+
+    return cell
+
+
+def difference(each: Outcome) -> Cell:
+    found = each.difference
+    if found.mean is None:
+        return Cell(NONE, help="No seed has finished in both arms.")
+    text, said = signed(found.mean), "One common seed: no interval."
+    if found.low is not None and found.high is not None:
+        text += f" [{signed(found.low)}, {signed(found.high)}]"
+        said = f"Over {found.n} common seeds."
+    return Cell(text, found.mean, help=said)
+
+
+def p_value(each: Outcome) -> Cell:
+    p, alone = each.difference.p_holm, each.difference.p
+    said = "" if alone is None else f"Uncorrected p = {alone:.2g}."
+    return number(p, "<0.001" if p is not None and p < 0.0005 else "{:.3f}", said)
+
+
+def detectable(each: Outcome) -> Cell:
+    found = each.difference.detectable
+    return Cell(NONE) if found is None else Cell(_small(found), found)
+
+
+def speedup(found: Speedup) -> Cell:
+    if found.n == 0:
+        return Cell(NONE)
+    if found.ratio is None or not math.isfinite(found.ratio):
+        return Cell("not reached", help="The baseline's best loss was not reached.")
+    part = "" if found.reached == found.n else f" ({found.reached} of {found.n} seeds)"
+    return Cell(f"{found.ratio:.2f} ×{part}", found.ratio)
+
+
+def seeds(comparison: Comparison, each: Outcome) -> Cell:
+    runs = each.arm.runs
+    finished = sum(run.finished and not run.diverged for run in runs)
+    words = {run.seed: "diverged" if run.diverged else run.status for run in runs}
+    status = "; ".join(f"seed {seed}: {word}" for seed, word in words.items() if word != "finished")
+    return Cell(f"{finished}/{len(runs)}", finished, help=status)
+
+
+def calls(comparison: Comparison, each: Outcome) -> Cell:
+    calls = " + ".join(str(count) for count in each.arm.rule.oracle_calls.values())
+    return Cell(calls, calls)
+
+
+def differs(comparison: Comparison, each: Outcome) -> Cell:
+    items = each.arm.differs.items()
+    own = ", ".join(f"{name}={_show(value)}" for name, (_, value) in items)
+    before = ", ".join(f"{name}={_show(value)}" for name, (value, _) in items)
+    return Cell(own or NONE, own or None, help=before and f"Baseline: {before}.")
+
+
+def _show(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def whole(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def flops(comparison: Comparison, each: Outcome) -> Cell:
+    found = each.flops_a_token
+    return number(found, "{:.3g}", whole(found))
+
+
+def size(value: float | None) -> Cell:
+    """A count of parameters."""
+    if not value:
+        return Cell(NONE, None if value is None else 0)
+    for unit, size in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return Cell(f"{value / size:.1f} {unit}", value, help=whole(value))
+    return Cell(f"{value:.0f}", value)
+
+
+def paper(metric: str) -> MakeCell:
+    """The paper's figure; candidates of unclear label are sorted by the lower one."""
+
+    def cell(comparison: Comparison, each: Outcome) -> Cell:
+        figure = paper_figure_of(comparison.preset, each)
+        text = "" if figure is None else figure.text(metric)
+        if figure is None or not text:
+            return Cell(NONE)
+        return Cell(text, min(figure.values(metric)), help=FOOTNOTE if figure.unclear else "")
+
+    return cell
+
+
+def paper_figure_of(preset: str | None, each: Outcome) -> PaperFigure | None:
+    """The paper's figure for an arm: of its rule, if it differs in nothing but the machine."""
+    machine = {part.name for part in fields(Machine)}
+    return figure_of_rule(preset, each.arm.rule) if set(each.arm.differs) <= machine else None

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from tests.comparison.studies import DATA, EQUAL, STUDY, begin, request, run_all, study_file
+from tests.comparison.suites import SMALL
 from tests.comparison.synthetic import configuration, falling, write_run
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
-from yuriiformer.comparison.archive import read_archive, write_archive
+from yuriiformer.comparison.archive import begin_from_archive, read_archive, write_archive
 from yuriiformer.comparison.arms import ArmSpec
 from yuriiformer.comparison.collect import collect
 from yuriiformer.comparison.folder import Request, SuiteFolder
@@ -103,6 +104,67 @@ def test_an_archive_can_be_added_to(tmp_path):
     assert (written.added, written.known) == (3, 6)
     _, kept = assert_same_report(suite.path, archive)
     assert [verdict.late for verdict in kept.verdicts] == [False, True]
+
+
+def test_a_suite_begun_from_an_archive_lacks_only_what_the_archive_lacks(tmp_path):
+    """Its report and what is late are those of a suite that was never lost."""
+    kept = begin(tmp_path / "kept")
+    run_all(kept, {"gd": FINALS["gd"], "momentum": {0: 1.02}})
+    archive = tmp_path / "archive"
+    write_archive(read_suite(kept), archive)
+    again = SuiteFolder(tmp_path / "again" / "suite")
+    begin_from_archive(again, archive, {**DATA, "folder": "/data/there"})
+    for suite in (kept, again):
+        suite.extend(request(read_study(study_file(tmp_path, STUDY + EQUAL))), "yurii suite")
+        left = {run.name for run in suite.runs() if not run.finished}
+        assert left == {f"own/seed-{n}" for n in range(3)} | {"momentum/seed-1", "momentum/seed-2"}
+    run_all(kept, FINALS)
+    run_all(again, {"own": FINALS["own"], "momentum": {1: 1.05, 2: 1.03}})
+    written = write_archive(read_suite(again), archive)
+    assert (written.added, written.known, written.left) == (5, 4, 0)
+    assert_same_report(kept.path, again.path)
+    assert [verdict.late for verdict in collect([again.path])[0].verdicts] == [False, True]
+    assert_same_report(kept.path, archive)
+
+
+def test_a_suite_begins_from_an_archive_of_its_own_data_only(tmp_path):
+    suite = begin(tmp_path)
+    run_all(suite, {"gd": {0: 1.1}})
+    write_archive(read_suite(suite), tmp_path / "archive")
+    other = SuiteFolder(tmp_path / "other")
+    with pytest.raises(RunError, match="runs on other data"):
+        begin_from_archive(other, tmp_path / "archive", {**DATA, "train_tokens": 7})
+    assert not other.exists
+    begin_from_archive(other, tmp_path / "archive", DATA)
+    [file] = other.path.glob("archived/*/*.gz")
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(RunError, match=r"seed-0.json.gz is damaged"):
+        read_suite(other)
+
+
+def test_the_suite_command_begins_from_an_archive(tmp_path, capsys):
+    """Real runs: nothing that the archive has is trained again, and the same command resumes."""
+    words = ["suite", "--data", str(tales()), "--threads", "1", "--set", "steps=4", *SMALL]
+    words += ["--rules", "gd-lie-trotter", "--seeds"]
+    assert main([*words, "0", "--out", str(tmp_path / "first")]) == 0
+    archive = tmp_path / "archive"
+    assert main(["archive", str(tmp_path / "first"), str(archive)]) == 0
+    second = tmp_path / "second"
+    for _ in range(2):
+        assert main([*words, "0,1", "--archive", str(archive), "--out", str(second)]) == 0
+        said = capsys.readouterr().out
+        assert "1 runs are in the archive" in said
+        assert "2 of 2 runs finished" in said
+    assert [path.name for path in second.glob("runs/*/*")] == ["seed-1"]
+    assert len(collect([second])[0].outcomes[0].arm.runs) == 2
+    bad = {
+        "begun without an archive": [str(archive), "--out", str(tmp_path / "first")],
+        "it has no archive.json": [str(tmp_path), "--out", str(tmp_path / "third")],
+    }
+    for message, more in bad.items():
+        assert main([*words, "0", "--archive", *more]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "third").exists()
 
 
 def test_nothing_else_is_overwritten_or_mixed(tmp_path):

@@ -15,6 +15,7 @@ import tyro
 
 from yuriiformer.cli import report as report_command
 from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.comparison.archive import begin_from_archive, is_archive
 from yuriiformer.comparison.arms import (
     ArmSpec,
     make_arms,
@@ -56,6 +57,9 @@ class Flags:
     openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
     study: Path | None = None
     """A study's TOML file: arms, settings, seeds, baseline and hypotheses (docs/comparing.md)."""
+    archive: Path | None = None
+    """Begin the suite from this archive (see 'yurii archive'): the runs that are finished in it are
+    not run again."""
     rules: Words = ()
     """Rules to compare: names, TOML files, variations such as nesterov-lie-trotter+V=zero, or the
     groups all, paper, standard (of the paper's, one attention and one MLP call), controls."""
@@ -105,6 +109,8 @@ def run(arguments: list[str]) -> int:
         raise ConfigError("--out is needed: the folder of the suite")
     suite = SuiteFolder(flags.out)
     _check(flags)
+    if flags.archive is not None:
+        _begin_from_archive(suite, flags.archive, flags.data)
     data, request = _asked(flags, suite)
     with suite.taken():  # so that no other process extends or runs the suite
         words = shlex.join(["yurii", "suite", *arguments])
@@ -115,6 +121,25 @@ def run(arguments: list[str]) -> int:
                 print(printed(each, data, flags.processes))
             return 0
         return _carry_out(flags, suite, data, runs)
+
+
+def _begin_from_archive(suite: SuiteFolder, archive: Path, data: Path | None) -> None:
+    if suite.exists and not suite.from_archive:
+        raise ConfigError(f"{suite.path} was begun without an archive: choose another --out")
+    if not is_archive(archive):
+        raise ConfigError(f"no archive in {str(archive)!r}: it has no archive.json")
+    identity = _identity(_data(data))
+    with suite.taken():
+        if not suite.exists:
+            begin_from_archive(suite, archive, identity)
+    done = sum(run.archived.exists() for run in suite.runs())
+    print(f"{done} runs are in the archive {archive}")
+
+
+def _data(folder: Path | None) -> Path:
+    if folder is None:
+        raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
+    return folder
 
 
 def _asked(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request | None]:
@@ -145,13 +170,12 @@ def _of_study(flags: Flags, study: Study) -> tuple[Path, Request]:
             )
     if flags.preset not in (PRESET, study.preset):
         raise ConfigError(f"the study's preset is {study.preset!r}: leave --preset out")
-    if flags.data is None:
-        raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
+    folder = _data(flags.data)
     baseline = next((arm.slug for arm in study.arms if arm.label == study.baseline), None)
     threads = study.settings.get("threads") or _threads(flags)
-    data = _identity(flags.data)
+    data = _identity(folder)
     asked = Request(study.preset, study.arms, study.seeds, data, study.settings, threads, baseline)
-    return flags.data, replace(asked, study=study)
+    return folder, replace(asked, study=study)
 
 
 def _request(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request]:
@@ -161,11 +185,10 @@ def _request(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request]:
     seeds = parse_seeds("0" if flags.seeds is None else flags.seeds)
     arms = make_arms(_all(flags.rules), _all(flags.arm), _all(flags.grid))
     common = parse_settings(split_settings(_all(flags.set)))
-    if flags.data is None:
-        raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
+    folder = _data(flags.data)
     baseline = _baseline(flags.baseline, arms, suite)
-    data = _identity(flags.data)
-    return flags.data, Request(flags.preset, arms, seeds, data, common, _threads(flags), baseline)
+    data = _identity(folder)
+    return folder, Request(flags.preset, arms, seeds, data, common, _threads(flags), baseline)
 
 
 def _identity(data: Path) -> dict[str, Any]:

@@ -3,38 +3,32 @@
     archive.json              what was compared, the study and its history, the runs and their sums
     runs/ARM/seed-0.json.gz   one run: its config.json, validations, training curve, coefficients
 
-Every validation is kept. A training curve of more than `MOST` steps is thinned, keeping the steps
-of validations; coefficients are kept at `MOMENTS` times at most. Paths on the machine are
-not kept, and a run that has not finished is left for later.
+A run that has not finished is left for later. Paths on the machine are not kept.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from yuriiformer.comparison.archived_run import ENDING, pack_run, unpack_run
+from yuriiformer.comparison.folder import RunSpec, SuiteFolder
 from yuriiformer.comparison.record import Entry, SuiteRecord
 from yuriiformer.comparison.study import grown
 from yuriiformer.errors import ConfigError, RunError
-from yuriiformer.files import write_bytes, write_text
-from yuriiformer.runs.run import Curves, Run, with_all_fields
-from yuriiformer.runs.scores import TaskScore
+from yuriiformer.files import write_bytes, write_json, write_text
+from yuriiformer.runs.run import Run
 
 FORMAT = 1
 ARCHIVE = "archive.json"
 ZEROS = "0" * 64
-MOST = 2000  # points of a training curve
-MOMENTS = 60  # of the coefficients
 LATER = "had not finished when it was archived"
-KEPT = ("format", "config", "data", "resolved", "plan", "versions", "changes")  # of config.json
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,7 @@ def write_archive(record: SuiteRecord, folder: Path) -> Archived:
     for entry in record.entries:
         before = listed.get(entry.name)
         if entry.run is None or entry.run.status == "unfinished":
-            left += 1
+            left += before is None or not before["finished"]
             if before is None:
                 missing = entry.missing if entry.run is None else LATER
                 listed[entry.name] = _listed(entry, missing=missing)
@@ -88,6 +82,25 @@ def read_archive(folder: Path) -> SuiteRecord:
         run = None if each["file"] is None else _run(folder, name, each)
         entries.append(Entry(each["label"], each["slug"], each["seed"], run, each["missing"]))
     return SuiteRecord(folder, content["definition"], entries)
+
+
+def begin_from_archive(suite: SuiteFolder, folder: Path, data: Mapping[str, Any]) -> None:
+    """Begin a suite with the finished runs of an archive; they are not run again. ``suite.json``
+    is written last, so that an interrupted beginning can be repeated."""
+    content = _load(folder)
+    definition = content["definition"]
+    for key, value in definition["data"].items():
+        if data.get(key) != value:
+            raise RunError(f"{folder} has runs on other data ({key} differs): choose other --data")
+    for name, each in content["runs"].items():
+        if each["finished"]:
+            run = _run(folder, name, each)
+            spec = RunSpec(each["slug"], each["label"], each["seed"], suite.path, 0)
+            for path in (spec.archived, spec.config_file):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(spec.archived, _bytes(folder, name, each))
+            write_json(spec.config_file, run.saved["config"])
+    write_json(suite.file, {**definition, "data": dict(data), "commands": []})
 
 
 def _save(folder: Path, content: Mapping[str, Any]) -> None:
@@ -175,9 +188,8 @@ def _listed(entry: Entry, *, missing: str = "") -> dict[str, Any]:
 
 def _store(folder: Path, entry: Entry, run: Run) -> dict[str, Any]:
     """Write a run's file; its line in the archive."""
-    text = json.dumps(_content(run), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    data = gzip.compress(text.encode(), mtime=0)
-    path = Path("runs") / f"{entry.name}.json.gz"
+    data = pack_run(run)
+    path = Path("runs") / f"{entry.name}{ENDING}"
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / path, data)
     return {
@@ -204,82 +216,6 @@ def _same(folder: Path, listed: Mapping[str, Any], entry: Entry) -> bool:
     return True
 
 
-def _content(run: Run) -> dict[str, Any]:
-    """A run as plain data."""
-    saved = {key: run.saved[key] for key in KEPT if key in run.saved}
-    saved["data"] = {key: value for key, value in saved["data"].items() if key != "folder"}
-    curves = run.curves
-    kept = _kept(curves)
-    moments = _moments(len(curves.coefficients))
-    records = {
-        "step": curves.step[kept].tolist(),
-        "loss": _texts(curves.loss[kept]),
-        "seconds": _texts(curves.seconds[kept]),
-        "tokens_per_second": _texts(curves.speed[kept]),
-        "median_tokens_per_second": curves.median_speed,
-        "val_step": curves.val_step.tolist(),
-        "val_loss": _texts(curves.val_loss),
-        "exact": None if curves.exact is None else [curves.exact[0], *_texts([curves.exact[1]])],
-        **_coefficients([curves.coefficients[i] for i in moments]),
-    }
-    return {
-        **saved,
-        "records": records,
-        "failure": run.failure,
-        "scores": [asdict(score) for score in run.scores.values()],
-        "samples": run.samples,
-    }
-
-
-def _kept(curves: Curves) -> Any:
-    """Which training records are kept: all, or every n-th and those of validations."""
-    count = len(curves.step)
-    if count <= MOST:
-        return np.arange(count)
-    chosen = np.zeros(count, dtype=bool)
-    chosen[:: -(-count // (MOST // 2))] = True
-    chosen[-1] = True
-    chosen |= np.isin(curves.step, curves.val_step)
-    return np.flatnonzero(chosen)
-
-
-def _moments(count: int) -> list[int]:
-    chosen = np.unique(np.linspace(0, max(count - 1, 0), MOMENTS).astype(int))
-    return [int(i) for i in chosen if i < count]
-
-
-def _texts(values: Any) -> list[Any]:
-    """JSON has no NaN and no infinity: they are text."""
-    return [float(v) if math.isfinite(v) else str(float(v)) for v in values]
-
-
-Moments = Sequence[tuple[int, Mapping[str, Sequence[float]]]]
-
-
-def _coefficients(moments: Moments) -> dict[str, Any]:
-    """Nine digits are enough for float32 numbers, which coefficients are."""
-    numbers = np.array([v for _, values in moments for layers in values.values() for v in layers])
-    single = bool(np.array_equal(numbers.astype(np.float32), numbers, equal_nan=True))
-
-    def kept(layers: Sequence[float]) -> list[Any]:
-        return _texts(float(f"{v:.9g}") if single else v for v in layers)
-
-    found = [(step, {name: kept(own) for name, own in each.items()}) for step, each in moments]
-    return {"coefficients": found, "coefficients_float32": single}
-
-
-def _restored(records: Mapping[str, Any]) -> list[tuple[int, dict[str, list[float]]]]:
-    kind = np.float32 if records["coefficients_float32"] else np.float64
-
-    def restored(layers: Sequence[Any]) -> list[float]:
-        return list(np.array([float(v) for v in layers], dtype=kind).tolist())
-
-    return [
-        (step, {name: restored(layers) for name, layers in values.items()})
-        for step, values in records["coefficients"]
-    ]
-
-
 def _bytes(folder: Path, name: str, listed: Mapping[str, Any]) -> bytes:
     """A run's file, whole."""
     path = folder / str(listed["file"])
@@ -293,30 +229,4 @@ def _bytes(folder: Path, name: str, listed: Mapping[str, Any]) -> bytes:
 
 
 def _run(folder: Path, name: str, listed: Mapping[str, Any]) -> Run:
-    path = folder / listed["file"]
-    data = json.loads(gzip.decompress(_bytes(folder, name, listed)))
-    records = data["records"]
-    saved = {key: data[key] for key in KEPT if key in data}
-    names = ("loss", "seconds", "tokens_per_second", "val_loss")
-    columns = {name: np.array([float(v) for v in records[name]]) for name in names}
-    exact = records["exact"]
-    curves = Curves(
-        step=np.array(records["step"], dtype=np.int64),
-        loss=columns["loss"],
-        seconds=columns["seconds"],
-        speed=columns["tokens_per_second"],
-        val_step=np.array(records["val_step"], dtype=np.int64),
-        val_loss=columns["val_loss"],
-        exact=None if exact is None else (int(exact[0]), float(exact[1])),
-        median_speed=records["median_tokens_per_second"],
-        coefficients=_restored(records),
-    )
-    scores = [TaskScore(**each) for each in data["scores"]]
-    return Run(
-        path,
-        with_all_fields(saved, path),
-        curves,
-        data["failure"],
-        {score.task: score for score in scores},
-        data["samples"],
-    )
+    return unpack_run(_bytes(folder, name, listed), folder / listed["file"])

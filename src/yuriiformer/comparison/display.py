@@ -66,6 +66,8 @@ class SuiteDisplay:
             return
         if each.state == "finished":
             how = "was finished already" if before is None else "finished"
+            if each.run.archived.exists():
+                return  # the suite says how many are archived
             self.say(f"{name} {how}: {_losses(each)}")
         elif each.state == "running":
             self.say(f"{name} " + (f"resumes from step {each.step}" if each.step else "begins"))

@@ -1,10 +1,11 @@
 """A suite is a folder:
 
-suite.json                what is compared: preset, arms, seeds, data; the study, if there is one
-configs/ARM/seed-0.json   the configuration that each run is started with
-runs/ARM/seed-0/          the runs, ordinary ones
-logs/ARM/seed-0.log       what each said
-failures.json             runs whose last attempt failed, and why
+suite.json                    what is compared: preset, arms, seeds, data; the study, if any
+configs/ARM/seed-0.json       the configuration that each run is started with
+runs/ARM/seed-0/              the runs, ordinary ones
+archived/ARM/seed-0.json.gz   runs that were finished in the archive that the suite began from
+logs/ARM/seed-0.log           what each said
+failures.json                 runs whose last attempt failed, and why
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from yuriiformer.comparison.archived_run import ENDING
 from yuriiformer.comparison.arms import ArmSpec, check_names
 from yuriiformer.comparison.study import Study, grown
 from yuriiformer.config import TrainConfig, differences
@@ -57,8 +59,15 @@ class RunSpec:
         return self.suite / "logs" / f"{self.name}.log"
 
     @property
+    def archived(self) -> Path:
+        """The file of a run that was finished in the archive that the suite began from."""
+        return self.suite / "archived" / f"{self.name}{ENDING}"
+
+    @property
     def finished(self) -> bool:
-        """Whether the final model exists, which a run writes last."""
+        """Whether the run is archived, or its final model exists, which a run writes last."""
+        if self.archived.exists():
+            return True
         try:
             text = (self.folder.checkpoints / FINAL / MANIFEST).read_text(encoding="utf-8")
             return int(json.loads(text)["about"]["step"]) >= self.steps
@@ -91,6 +100,10 @@ class SuiteFolder:
     @property
     def exists(self) -> bool:
         return self.file.is_file()
+
+    @property
+    def from_archive(self) -> bool:
+        return (self.path / "archived").is_dir()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -253,7 +266,9 @@ class SuiteFolder:
             return
         before, after = self._stored(run).to_dict(), config.to_dict()
         changed = differences(before, after)
-        changed.pop("threads", None)  # a run keeps its number of threads
+        # A run keeps its number of threads, and an archived one has its data's vocabulary.
+        for name in ("threads", "vocab_size", "valid_vocab"):
+            changed.pop(name, None)
         if changed:
             words = [f"{name} {old!s:.40} -> {new!s:.40}" for name, (old, new) in changed.items()]
             raise ConfigError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yuriiformer.comparison.archived_run import read_packed
 from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.hypotheses import StudyRecord
 from yuriiformer.runs.run import Run, read_run
@@ -49,6 +50,9 @@ def read_suite(suite: SuiteFolder) -> SuiteRecord:
         failure = failures.get(spec.name)
         if spec.folder.exists:
             run = read_run(spec.folder.path, failure)
+            entries.append(Entry(spec.label, spec.slug, spec.seed, run))
+        elif spec.archived.exists():
+            run = read_packed(spec.archived)
             entries.append(Entry(spec.label, spec.slug, spec.seed, run))
         else:
             missing = f"failed before its first step: {failure}" if failure else "has not begun"

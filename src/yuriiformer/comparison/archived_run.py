@@ -1,0 +1,147 @@
+"""A run in an archive: one gzipped JSON file with its config.json and its records.
+
+Every validation is kept. A training curve of more than `MOST` steps is thinned, keeping the steps
+of validations; coefficients are kept at `MOMENTS` times at most. Paths on the machine are
+not kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from yuriiformer.errors import RunError
+from yuriiformer.runs.run import Curves, Run, with_all_fields
+from yuriiformer.runs.scores import TaskScore
+
+ENDING = ".json.gz"
+MOST = 2000  # points of a training curve
+MOMENTS = 60  # of the coefficients
+KEPT = ("format", "config", "data", "resolved", "plan", "versions", "changes")  # of config.json
+
+
+def pack_run(run: Run) -> bytes:
+    """The content of a run's file: the same bytes for the same run."""
+    text = json.dumps(_content(run), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return gzip.compress(text.encode(), mtime=0)
+
+
+def read_packed(path: Path) -> Run:
+    """A run from its file; an error names a damaged one."""
+    try:
+        return unpack_run(path.read_bytes(), path)
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
+        raise RunError(f"{path} is damaged: {error!r:.80}") from None
+
+
+def unpack_run(packed: bytes, path: Path) -> Run:
+    data = json.loads(gzip.decompress(packed))
+    records = data["records"]
+    saved = {key: data[key] for key in KEPT if key in data}
+    names = ("loss", "seconds", "tokens_per_second", "val_loss")
+    columns = {name: np.array([float(v) for v in records[name]]) for name in names}
+    exact = records["exact"]
+    curves = Curves(
+        step=np.array(records["step"], dtype=np.int64),
+        loss=columns["loss"],
+        seconds=columns["seconds"],
+        speed=columns["tokens_per_second"],
+        val_step=np.array(records["val_step"], dtype=np.int64),
+        val_loss=columns["val_loss"],
+        exact=None if exact is None else (int(exact[0]), float(exact[1])),
+        median_speed=records["median_tokens_per_second"],
+        coefficients=_restored(records),
+    )
+    scores = [TaskScore(**each) for each in data["scores"]]
+    return Run(
+        path,
+        with_all_fields(saved, path),
+        curves,
+        data["failure"],
+        {score.task: score for score in scores},
+        data["samples"],
+    )
+
+
+def _content(run: Run) -> dict[str, Any]:
+    """A run as plain data."""
+    saved = {key: run.saved[key] for key in KEPT if key in run.saved}
+    saved["data"] = {key: value for key, value in saved["data"].items() if key != "folder"}
+    curves = run.curves
+    kept = _kept(curves)
+    moments = _moments(len(curves.coefficients))
+    records = {
+        "step": curves.step[kept].tolist(),
+        "loss": _texts(curves.loss[kept]),
+        "seconds": _texts(curves.seconds[kept]),
+        "tokens_per_second": _texts(curves.speed[kept]),
+        "median_tokens_per_second": curves.median_speed,
+        "val_step": curves.val_step.tolist(),
+        "val_loss": _texts(curves.val_loss),
+        "exact": None if curves.exact is None else [curves.exact[0], *_texts([curves.exact[1]])],
+        **_coefficients([curves.coefficients[i] for i in moments]),
+    }
+    return {
+        **saved,
+        "records": records,
+        "failure": run.failure,
+        "scores": [asdict(score) for score in run.scores.values()],
+        "samples": run.samples,
+    }
+
+
+def _kept(curves: Curves) -> Any:
+    """Which training records are kept: all, or every n-th and those of validations."""
+    count = len(curves.step)
+    if count <= MOST:
+        return np.arange(count)
+    chosen = np.zeros(count, dtype=bool)
+    chosen[:: -(-count // (MOST // 2))] = True
+    chosen[-1] = True
+    chosen |= np.isin(curves.step, curves.val_step)
+    return np.flatnonzero(chosen)
+
+
+def _moments(count: int) -> list[int]:
+    chosen = np.unique(np.linspace(0, max(count - 1, 0), MOMENTS).astype(int))
+    return [int(i) for i in chosen if i < count]
+
+
+def _texts(values: Any) -> list[Any]:
+    """JSON has no NaN and no infinity: they are text."""
+    return [float(v) if math.isfinite(v) else str(float(v)) for v in values]
+
+
+Moments = Sequence[tuple[int, Mapping[str, Sequence[float]]]]
+
+
+def _coefficients(moments: Moments) -> dict[str, Any]:
+    """Nine digits are enough for float32 numbers, which coefficients are."""
+    numbers = np.array([v for _, values in moments for layers in values.values() for v in layers])
+    single = bool(np.array_equal(numbers.astype(np.float32), numbers, equal_nan=True))
+
+    def kept(layers: Sequence[float]) -> list[Any]:
+        return _texts(float(f"{v:.9g}") if single else v for v in layers)
+
+    found = [(step, {name: kept(own) for name, own in each.items()}) for step, each in moments]
+    return {"coefficients": found, "coefficients_float32": single}
+
+
+def _restored(records: Mapping[str, Any]) -> list[tuple[int, dict[str, list[float]]]]:
+    kind = np.float32 if records["coefficients_float32"] else np.float64
+
+    def restored(layers: Sequence[Any]) -> list[float]:
+        return list(np.array([float(v) for v in layers], dtype=kind).tolist())
+
+    return [
+        (step, {name: restored(layers) for name, layers in values.items()})
+        for step, values in records["coefficients"]
+    ]

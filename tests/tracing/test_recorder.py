@@ -12,7 +12,7 @@ import yuriiformer as yf
 from tests.longhand import LONGHAND
 from tests.model.tiny import EVERY, tiny, tokens, unsettle
 from yuriiformer.model.context import Context
-from yuriiformer.model.paper import Attention, layer_norm
+from yuriiformer.model.oracles import Attention, layer_norm
 from yuriiformer.tracing.paths import principal
 from yuriiformer.tracing.recorder import trace
 

@@ -8,8 +8,8 @@ from functools import cache
 import torch
 
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.model.groups import MATRICES, parameter_groups
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.parameters import MATRICES, parameter_groups
 
 
 @dataclass(frozen=True)

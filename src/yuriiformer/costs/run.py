@@ -10,8 +10,8 @@ from yuriiformer.config import TrainConfig
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.parameters import count_parameters
 from yuriiformer.data.order import BatchOrder
-from yuriiformer.model.groups import MATRICES, parameter_groups
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.parameters import MATRICES, parameter_groups
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,15 @@ from yuriiformer.model.energies import (
 )
 from yuriiformer.model.loss import IGNORE
 from yuriiformer.model.model import YuriiFormer, check_tokens
-from yuriiformer.tracing.lens import Lens, logit_lens
-from yuriiformer.tracing.paths import Principal, angle, cosine, principal, travel
+from yuriiformer.tracing.measures import (
+    Lens,
+    Principal,
+    angle,
+    cosine,
+    logit_lens,
+    principal,
+    travel,
+)
 
 BY_STEP = """norm argument_norm cosine_before cosine_velocity cosine_state length turning entropy
     log_partition potential""".split()

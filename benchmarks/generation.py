@@ -17,8 +17,7 @@ from pathlib import Path
 import torch
 
 import yuriiformer as yf
-from yuriiformer.model.generate import generate
-from yuriiformer.model.sampling import Sampling
+from yuriiformer.model.generate import Sampling, generate
 
 GREEDY = Sampling(temperature=0)
 

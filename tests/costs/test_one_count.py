@@ -13,8 +13,7 @@ from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.comparison.outcomes import Arm, compare
 from yuriiformer.costs.flops import model_work
-from yuriiformer.costs.parameters import count_parameters
-from yuriiformer.costs.run import run_costs
+from yuriiformer.costs.run import count_parameters, run_costs
 from yuriiformer.planning.devices import find_device
 from yuriiformer.planning.memory import simulate_update
 from yuriiformer.planning.plan import Circumstances, make_plan

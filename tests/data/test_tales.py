@@ -13,8 +13,7 @@ import pytest
 
 from yuriiformer.data.tales import grammar as tales
 from yuriiformer.data.tales import tree as tales_tree
-from yuriiformer.data.tales.tree import Choice, Draw, Use
-from yuriiformer.data.tales.words import POOLS
+from yuriiformer.data.tales.tree import POOLS, Choice, Draw, Use
 from yuriiformer.errors import YuriiError
 
 COUNT, FEW = 10_000, 4_000  # stories told, and of them those that are looked into

@@ -11,7 +11,7 @@ from tests.later import Later
 from tests.model.tiny import EVERY, tokens
 from yuriiformer.data.tokenizers import load_tokenizer
 from yuriiformer.errors import InputError
-from yuriiformer.model.modern import SwiGLU, rms_norm
+from yuriiformer.model.oracles import SwiGLU, rms_norm
 
 ours, transformers = Later("yuriiformer.huggingface"), Later("transformers")
 

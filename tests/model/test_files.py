@@ -14,7 +14,7 @@ import yuriiformer as yf
 from tests.model.tiny import tiny, tokens, unsettle
 from yuriiformer.errors import ModelFileError
 from yuriiformer.model import oracles as registry
-from yuriiformer.model.paper import MLP, Attention, layer_norm
+from yuriiformer.model.oracles import MLP, Attention, layer_norm
 
 OWN = """
 equations = '''

@@ -9,8 +9,7 @@ import yuriiformer as yf
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Query
 from yuriiformer.model.context import positions_and_mask
-from yuriiformer.model.generate import Predictor, generate, stream, window_start
-from yuriiformer.model.sampling import Sampling
+from yuriiformer.model.generate import Predictor, Sampling, generate, stream, window_start
 
 GREEDY = Sampling(temperature=0)
 CONTEXT, VALID = 8, 37
@@ -117,8 +116,7 @@ def test_where_windows_begin():
 
 
 def test_oracles_that_remember_nothing_still_generate():
-    from yuriiformer.model.oracles import OraclePair, register_oracles
-    from yuriiformer.model.paper import MLP, Attention, layer_norm
+    from yuriiformer.model.oracles import MLP, Attention, OraclePair, layer_norm, register_oracles
 
     class Forgetful(Attention):
         def forward(self, Y, context):

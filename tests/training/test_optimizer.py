@@ -12,7 +12,7 @@ from tests.model.tiny import EVERY, tiny
 from tests.training.reference import newton_schulz, rate
 from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
-from yuriiformer.model.groups import parameter_groups
+from yuriiformer.model.parameters import parameter_groups
 from yuriiformer.training.muon import Muon, orthogonalize, update_scale
 from yuriiformer.training.optimizer import Optimizer, lr_factor
 

@@ -16,7 +16,7 @@ from yuriiformer.cli.main import main
 from yuriiformer.model import loss as losses
 from yuriiformer.model import oracles as registry
 from yuriiformer.model.loss import mean_cross_entropy
-from yuriiformer.model.paper import MLP, Attention, check_paper, layer_norm
+from yuriiformer.model.oracles import MLP, Attention, check_paper, layer_norm
 from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training.corpus import fill_vocabulary

@@ -14,8 +14,7 @@ import tyro
 from yuriiformer.cli.parsing import parse_flags, read_prompt
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import ConfigError, whole_number
-from yuriiformer.model.generate import stream
-from yuriiformer.model.sampling import Sampling
+from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.runs.loading import LoadedModel, open_model
 
 

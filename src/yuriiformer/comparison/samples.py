@@ -13,8 +13,7 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import YuriiError
 from yuriiformer.files import write_json
-from yuriiformer.model.generate import stream
-from yuriiformer.model.sampling import Sampling
+from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.loading import about, find_checkpoint, open_model
 from yuriiformer.runs.run import SAMPLES, read_samples

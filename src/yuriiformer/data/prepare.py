@@ -23,10 +23,10 @@ from typing import Any, Literal
 import numpy as np
 
 import yuriiformer
-from yuriiformer.data.hashing import hash_words, uniform
+from yuriiformer.data.order import hash_words, uniform
 from yuriiformer.data.partial import SPLITS, Partial, Progress, Tally
-from yuriiformer.data.records import ChunkReader
-from yuriiformer.data.sources import Chunk, Source, Split
+from yuriiformer.data.records import Chunk, ChunkReader, Split
+from yuriiformer.data.sources import Source
 from yuriiformer.data.tokenizers import (
     TOKENIZER_FILE,
     Tokenizer,

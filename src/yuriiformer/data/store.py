@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from yuriiformer.data.partial import JOURNAL, META
 from yuriiformer.data.prepare import FORMAT
-from yuriiformer.data.sources import Split
+from yuriiformer.data.records import Split
 from yuriiformer.data.tokenizers import Tokenizer, Tokens, load_tokenizer, padded
 from yuriiformer.errors import DataError
 from yuriiformer.files import sha256

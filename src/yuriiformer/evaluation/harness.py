@@ -21,9 +21,8 @@ from yuriiformer.evaluation.scoring import (
     score_batches,
 )
 from yuriiformer.evaluation.validation import Tell
-from yuriiformer.model.generate import stream
+from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.model.sampling import Sampling
 
 SEED = 1234  # of sampled text
 NEW_TOKENS = 256  # where a task does not say, as the harness's own models

@@ -14,11 +14,10 @@ from transformers.utils import logging
 from yuriiformer.errors import InputError, ModelFileError
 from yuriiformer.huggingface.cache import block_caches, find_positions_and_mask, number_slots
 from yuriiformer.huggingface.config import YuriiFormerConfig
-from yuriiformer.model.checks import check_tokens
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
 from yuriiformer.model.loss import IGNORE, mean_cross_entropy
-from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.model import YuriiFormer, check_tokens
 from yuriiformer.model.oracles import oracle_pair
 
 logger = logging.get_logger(__name__)

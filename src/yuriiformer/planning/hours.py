@@ -13,7 +13,7 @@ import torch
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.costs.flops import ModelWork, model_work, muon_work
-from yuriiformer.costs.parameters import Parameters
+from yuriiformer.costs.run import Parameters
 from yuriiformer.costs.traffic import Traffic, traffic
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.model.config import ModelConfig

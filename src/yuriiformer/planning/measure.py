@@ -13,7 +13,7 @@ import torch
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.costs.flops import model_work, muon_work
-from yuriiformer.costs.parameters import count_parameters
+from yuriiformer.costs.run import count_parameters
 from yuriiformer.model.device import has_bfloat16
 from yuriiformer.planning.devices import HERE, Device
 from yuriiformer.planning.memory import Estimate

@@ -18,8 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.costs.op_counter import Watcher
-from yuriiformer.costs.parameters import count_parameters
-from yuriiformer.costs.run import stored_bytes
+from yuriiformer.costs.run import count_parameters, stored_bytes
 from yuriiformer.model import loss
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.batches import MicroBatch

@@ -9,7 +9,7 @@ import torch
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.costs.flops import ModelWork, model_work, muon_work
-from yuriiformer.costs.parameters import Parameters, count_parameters
+from yuriiformer.costs.run import Parameters, count_parameters
 from yuriiformer.data.order import BatchOrder
 from yuriiformer.errors import ConfigError
 from yuriiformer.planning.devices import Device

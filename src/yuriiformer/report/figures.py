@@ -34,7 +34,7 @@ from yuriiformer.display.figures import (
     save_figure,
     x_axis,
 )
-from yuriiformer.methods.lookahead import structure, without_lookahead
+from yuriiformer.methods.passes import structure, without_lookahead
 from yuriiformer.report.curves import (
     Axis,
     across_axis,

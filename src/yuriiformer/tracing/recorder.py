@@ -18,7 +18,6 @@ from yuriiformer.errors import InputError
 from yuriiformer.methods.interpreter import Observer
 from yuriiformer.methods.passes import Query, Step
 from yuriiformer.model.block import Block
-from yuriiformer.model.checks import check_tokens
 from yuriiformer.model.context import Context
 from yuriiformer.model.energies import (
     antiderivative,
@@ -27,9 +26,16 @@ from yuriiformer.model.energies import (
     potential_energy,
 )
 from yuriiformer.model.loss import IGNORE
-from yuriiformer.model.model import YuriiFormer
-from yuriiformer.tracing.lens import Lens, logit_lens
-from yuriiformer.tracing.paths import Principal, angle, cosine, principal, travel
+from yuriiformer.model.model import YuriiFormer, check_tokens
+from yuriiformer.tracing.measures import (
+    Lens,
+    Principal,
+    angle,
+    cosine,
+    logit_lens,
+    principal,
+    travel,
+)
 
 BY_STEP = """norm argument_norm cosine_before cosine_velocity cosine_state length turning entropy
     log_partition potential""".split()

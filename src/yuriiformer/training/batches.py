@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.data.order import BatchOrder, exact_windows, validation_starts
-from yuriiformer.data.sources import Split
+from yuriiformer.data.records import Split
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
 from yuriiformer.evaluation.validation import Batch

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
-from yuriiformer.model.groups import MATRICES, parameter_groups
+from yuriiformer.model.parameters import MATRICES, parameter_groups
 from yuriiformer.training.muon import Muon
 
 # What each optimiser remembers of a parameter: of AdamW's, and of Muon's (True).

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from yuriiformer.model.init import tensor_seed
+from yuriiformer.model.parameters import tensor_seed
 
 
 def seed_all(seed: int, rank: int) -> None:

@@ -22,8 +22,7 @@ from hashlib import sha256
 from random import Random
 from typing import NamedTuple
 
-from yuriiformer.data.tales.tree import Bound, Choice, Draw, Parts, Use, Weighted, root
-from yuriiformer.data.tales.words import POOLS
+from yuriiformer.data.tales.tree import POOLS, Bound, Choice, Draw, Parts, Use, Weighted, root
 from yuriiformer.errors import YuriiError
 
 

@@ -45,9 +45,7 @@ def check_on_tensors(rule, other, found):
     }
     after = run_rule(rule, streams, coefficients=found, **oracles)
     own = {name: each.value(0, 1) for name, each in other.coefficients.items()}
-    wanted = run_rule(
-        other, {n: streams[n] for n in other.streams}, coefficients=own, **oracles
-    )
+    wanted = run_rule(other, {n: streams[n] for n in other.streams}, coefficients=own, **oracles)
     for name in other.streams:
         assert torch.equal(after[name], wanted[name])
 

@@ -12,7 +12,7 @@ from tests.model.tiny import EVERY, tiny
 from tests.training.reference import newton_schulz, rate
 from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
-from yuriiformer.model.parameters import parameter_groups
+from yuriiformer.model.parameters import named_groups
 from yuriiformer.training.muon import Muon, orthogonalize, update_scale
 from yuriiformer.training.optimizer import Optimizer, lr_factor
 
@@ -120,7 +120,7 @@ def test_muon_refuses_what_is_no_matrix():
 @pytest.mark.parametrize("split", [False, True])
 def test_every_parameter_is_in_exactly_one_group(rule, oracles, split):
     model = tiny(rule, oracles)
-    names = [name for group in parameter_groups(model, split_fused=split) for name in group.names]
+    names = [name for group in named_groups(model, split_fused=split) for name in group.names]
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
     assert sorted(names) == sorted(trained)
     assert len(names) == len(set(names))
@@ -128,7 +128,7 @@ def test_every_parameter_is_in_exactly_one_group(rule, oracles, split):
 
 
 def test_groups_are_those_of_the_recipe():
-    groups = {g.kind: set(g.names) for g in parameter_groups(tiny(bias=True))}
+    groups = {g.kind: set(g.names) for g in named_groups(tiny(bias=True))}
     assert {n.split(".")[0] for n in groups["embeddings"]} == {"starts"}
     assert all(".raw_" in n for n in groups["coefficients"])
     assert {n.split(".")[-2] for n in groups["matrices"]} == {"qkv", "out", "up", "down"}
@@ -136,7 +136,7 @@ def test_groups_are_those_of_the_recipe():
         n.endswith((".bias", "norm.weight", "norms.0.weight")) or n == "norm.weight"
         for n in groups["norms"]
     )
-    split = [g for g in parameter_groups(tiny(), split_fused=True) if g.parts == 3]
+    split = [g for g in named_groups(tiny(), split_fused=True) if g.parts == 3]
     assert [n.split(".")[-2] for g in split for n in g.names] == ["qkv"] * 3
 
 
@@ -175,7 +175,7 @@ def test_adamw_for_everything_is_torchs_over_all_parameters():
                 "lr": rates[group.kind],
                 "weight_decay": decayed[group.kind],
             }
-            for group in parameter_groups(theirs)
+            for group in named_groups(theirs)
         ],
         betas=(0.9, 0.95),
         eps=1e-8,

@@ -12,7 +12,7 @@ from yuriiformer.costs.flops import model_work
 from yuriiformer.data.order import BatchOrder
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.model.parameters import MATRICES, parameter_groups
+from yuriiformer.model.parameters import MATRICES, named_groups
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def count_parameters(config: ModelConfig, *, split_fused: bool = False) -> Param
         parts[_part(name, parameter.ndim)] += parameter.numel()
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     matrices = []
-    for group in parameter_groups(model, split_fused=split_fused):
+    for group in named_groups(model, split_fused=split_fused):
         for name in group.names if group.kind == MATRICES else ():
             rows, columns = model.get_parameter(name).shape
             matrices += [(rows // group.parts, columns)] * group.parts
@@ -84,7 +84,7 @@ def stored_bytes(config: TrainConfig) -> Stored:
     with torch.device("meta"):
         model = YuriiFormer(config.model, seed=None)
     trained = {name: p.nbytes for name, p in model.named_parameters() if p.requires_grad}
-    groups = parameter_groups(model) if config.recipe.uses_muon else []
+    groups = named_groups(model) if config.recipe.uses_muon else []
     matrices = [trained[n] for each in groups if each.kind == MATRICES for n in each.names]
     gradients, muon = sum(trained.values()), sum(matrices)
     counts = 4 * (len(trained) - len(matrices))

@@ -60,17 +60,32 @@ class Group:
     parts: int = 1
 
 
-def parameter_groups(model: nn.Module, *, split_fused: bool = False) -> list[Group]:
+def parameter_groups(model: nn.Module) -> dict[str, list[nn.Parameter]]:
+    """The trained parameters of any module, each once, by how the recipe trains them: ``muon``
+    (matrices that are not embeddings), ``embeddings``, ``norms`` (with biases and other vectors),
+    ``coefficients`` (of update rules). Frozen ones are in none."""
+    found: dict[str, list[nn.Parameter]]
+    found = {kind: [] for kind in ("muon", "embeddings", "norms", "coefficients")}
+    for group in named_groups(model):
+        kind = "muon" if group.kind == MATRICES else group.kind
+        found[kind] += [model.get_parameter(name) for name in group.names]
+    return found
+
+
+def named_groups(model: nn.Module, *, split_fused: bool = False) -> list[Group]:
     """Matrices (those of a fused projection apart, where they are to be split), embeddings, norms
     (with biases and other vectors) and update-rule coefficients.
 
     Frozen parameters, which can never reach the logits, are in none.
     """
     found: dict[tuple[str, int], list[str]] = {}
+    tables = {id(each.weight) for each in model.modules() if isinstance(each, nn.Embedding)}
+    seen: set[int] = set()  # a tied parameter belongs to two modules
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
-            if parameter.requires_grad:
-                kind = _kind(module, parameter)
+            if parameter.requires_grad and id(parameter) not in seen:
+                seen.add(id(parameter))
+                kind = "embeddings" if id(parameter) in tables else _kind(module, parameter)
                 parts = getattr(module, "parts", 1) if split_fused and kind == MATRICES else 1
                 full = f"{prefix}.{name}" if prefix else name
                 found.setdefault((kind, parts), []).append(full)
@@ -84,6 +99,4 @@ def parameter_groups(model: nn.Module, *, split_fused: bool = False) -> list[Gro
 def _kind(module: nn.Module, parameter: Tensor) -> str:
     if isinstance(module, Coefficients):
         return "coefficients"
-    if isinstance(module, nn.Embedding):
-        return "embeddings"
     return MATRICES if parameter.ndim == 2 else "norms"

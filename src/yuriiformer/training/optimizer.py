@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
-from yuriiformer.model.parameters import MATRICES, parameter_groups
+from yuriiformer.model.parameters import MATRICES, named_groups
 from yuriiformer.training.muon import Muon
 
 # What each optimiser remembers of a parameter: of AdamW's, and of Muon's (True).
@@ -40,7 +40,7 @@ class Optimizer:
         self.recipe = recipe
         self.names = {name: p for name, p in model.named_parameters() if p.requires_grad}
         matrices, rest = [], []
-        for each in parameter_groups(model, split_fused=recipe.split_fused):
+        for each in named_groups(model, split_fused=recipe.split_fused):
             params = [self.names[name] for name in each.names]
             if each.kind == MATRICES and recipe.uses_muon:
                 matrices.append({"params": params, "parts": each.parts, "peak": recipe.muon_lr})

@@ -43,15 +43,14 @@ def measure(size: str, rule: str, *, recompute: bool) -> dict[str, float]:
     """Real steps through the package's own step; run in a fresh process."""
     import torch
 
-    from yuriiformer.planning.memory import build
     from yuriiformer.training.batches import MicroBatch
     from yuriiformer.training.optimizer import Optimizer
     from yuriiformer.training.processes import Processes
-    from yuriiformer.training.step import train_step
+    from yuriiformer.training.step import build_model, train_step
 
     def steps(config, count: int) -> None:
         team = Processes(0, 1, torch.device("cpu"))
-        model = build(config, seed=0)
+        model = build_model(config, seed=0)
         optimizer = Optimizer(model, config.recipe, torch.float32)
         for step in range(count):
             micro, shape = [], (config.machine.micro_batch, config.model.context)

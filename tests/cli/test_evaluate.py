@@ -16,8 +16,8 @@ from yuriiformer.cli import evaluate
 from yuriiformer.comparison.paper import paper_downstream, task_references
 from yuriiformer.data.store import TokenStore
 from yuriiformer.evaluation import evaluate as measuring
+from yuriiformer.evaluation.evaluate import tasks_text
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
-from yuriiformer.evaluation.text import tasks_text
 from yuriiformer.evaluation.validation import text_bytes
 from yuriiformer.training.session import train
 

@@ -17,10 +17,15 @@ from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.comparison.paper import paper_downstream, paper_preset, task_references
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import ConfigError, RunError, whole_number
-from yuriiformer.evaluation.evaluate import Evaluator, TaskOptions, check_tasks
+from yuriiformer.evaluation.evaluate import (
+    Evaluator,
+    TaskOptions,
+    check_tasks,
+    tasks_text,
+    validation_text,
+)
 from yuriiformer.evaluation.local_tasks import parse_tasks
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
-from yuriiformer.evaluation.text import tasks_text, validation_text
 from yuriiformer.methods.catalog import paper
 from yuriiformer.runs.loading import LoadedModel
 

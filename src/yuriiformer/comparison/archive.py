@@ -25,8 +25,8 @@ from yuriiformer.comparison.record import Entry, SuiteRecord
 from yuriiformer.comparison.study import grown
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_bytes, write_text
-from yuriiformer.runs.run import Curves, Run, with_all_fields
-from yuriiformer.runs.scores import TaskScore
+from yuriiformer.runs.metrics import Curves
+from yuriiformer.runs.run import Run, TaskScore, with_all_fields
 
 FORMAT = 1
 ARCHIVE = "archive.json"

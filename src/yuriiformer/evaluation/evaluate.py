@@ -1,9 +1,10 @@
-"""A trained model measured: validation loss and downstream tasks, kept beside it as JSON."""
+"""A trained model measured: validation loss and downstream tasks, kept beside it as JSON, and shown
+as text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +14,9 @@ import torch
 
 from yuriiformer import __version__
 from yuriiformer.data.store import TokenStore
+from yuriiformer.display.columns import aligned
 from yuriiformer.errors import YuriiError
-from yuriiformer.evaluation.local_tasks import TaskSpec, local_task
+from yuriiformer.evaluation.local_tasks import PAPER_TASKS, TaskSpec, local_task
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
 from yuriiformer.evaluation.validation import (
     BITS_PER_BYTE,
@@ -30,6 +32,7 @@ from yuriiformer.runs.loading import LoadedModel, open_model
 
 Result = dict[str, Any]
 SEQUENCES = 4800  # of a validation, where no run says: the paper's
+PERCENT = ("acc", "exact_match", "f1", "em", "mcc")  # metrics that are shares
 
 
 def _quiet(done: int, total: int) -> None:
@@ -194,3 +197,59 @@ def _read(path: Path) -> Result:
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def validation_text(found: Mapping[str, Any], *, judged: bool) -> str:
+    """The losses; ``judged``: whether a run has a validation split of its own."""
+    what = found.get("model")
+    if "step" in found:
+        what = f"{found['checkpoint']} checkpoint, step {found['step']:,}"
+    lines = [f"{found['rule']}, {what}", ""]
+    rows: list[tuple[str, ...]] = [("", "loss", "perplexity", "bits/byte", "tokens")]
+    by = f"protocol ({found['eval_sequences']:,} sequences)"
+    for label, part in ((by, found["protocol"]), ("exact", found["exact"])):
+        bits = part.get("bits_per_byte")
+        losses = f"{part['loss']:.4f}", f"{part['perplexity']:.4g}", f"{bits:.4f}" if bits else ""
+        rows.append((label, *losses, f"{part['tokens']:,}"))
+    lines += aligned(rows)
+    if "recorded_val_loss" in found and found["own_data"]:
+        lines.append(f"the run recorded {found['recorded_val_loss']:.4f} by the protocol")
+    if judged and not found["own_data"]:
+        lines.append("note: this is not the validation split that the run was judged by")
+    return "\n".join([*lines, found["exact"]["note"]])
+
+
+def tasks_text(found: Mapping[str, Any], others: Mapping[str, Mapping[str, float]]) -> str:
+    """A row per task, beside what ``others`` (the paper, released models) reach in it."""
+    rows: list[tuple[str, ...]] = [("task", "metric", "value", "± stderr", "items", *others)]
+    notes = []
+    for label, result in found.items():
+        theirs = [each.get(label) for each in others.values()]
+        beside = ["" if value is None else f"{value:.4g}" for value in theirs]
+        for name, scores in result["scores"].items():
+            alone = len(result["scores"]) == 1
+            title = PAPER_TASKS.get(label, label if alone else f"  {name}")
+            if scores:  # a group may have no score of its own
+                rows.append((title, *_score(scores, result["items"].get(name)), *beside))
+        cut = result.get("truncated_requests", 0)
+        notes.append(
+            f"{label}: scored on the {result['split']} split, examples: {result['examples_from']}"
+            + (f"; {cut:,} of {result['requests']:,} texts cut from the left" if cut else "")
+            + (f"; the first {result['limit']:,} items only" if result["limit"] else "")
+        )
+    kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows[1:])]
+    shown = aligned([tuple(row[place] for place in kept) for row in rows])
+    return "\n".join([*shown, *notes])
+
+
+def _score(scores: Mapping[str, Any], items: int | None) -> tuple[str, ...]:
+    """Metric, value, standard error and number of items."""
+    metric = next((name for name in ("acc_norm", *PERCENT) if name in scores), None)
+    metric = metric or next(iter(scores))
+    percent = metric.partition(",")[0].startswith(PERCENT)
+    value, stderr = (
+        "" if number is None else f"{100 * number:.2f}" if percent else f"{number:.4g}"
+        for number in (scores[metric]["value"], scores[metric]["stderr"])
+    )
+    name = f"{metric} %" if percent else metric
+    return name, value, stderr, "" if items is None else f"{items:,}"

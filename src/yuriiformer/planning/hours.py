@@ -17,8 +17,7 @@ from yuriiformer.costs.parameters import Parameters
 from yuriiformer.costs.traffic import Traffic, traffic
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.planning.devices import Device
-from yuriiformer.planning.measure import Timing
+from yuriiformer.planning.devices import Device, Timing
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from yuriiformer.costs.flops import ModelWork, model_work, muon_work
 from yuriiformer.costs.parameters import Parameters, count_parameters
 from yuriiformer.data.order import BatchOrder
 from yuriiformer.errors import ConfigError
-from yuriiformer.planning.devices import Device
+from yuriiformer.planning.devices import Device, Timing
 from yuriiformer.planning.hours import (
     Against,
     Hours,
@@ -22,7 +22,6 @@ from yuriiformer.planning.hours import (
     hours,
     validations,
 )
-from yuriiformer.planning.measure import Timing
 from yuriiformer.planning.memory import Estimate, StepMemory
 
 MFU = 0.4  # of the peak rate: an assumption, what well-tuned training of this size reaches

@@ -1,14 +1,21 @@
-"""``metrics.jsonl``: one object per logged step, in order; the source of every table and plot."""
+"""``metrics.jsonl``: one object per logged step, in order; the source of every table and plot.
+
+`Curves` are its columns."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from yuriiformer.display.curves import Floats
 from yuriiformer.errors import CheckpointError, RunError
 from yuriiformer.files import write_text
 
@@ -138,3 +145,79 @@ class MetricsTail:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What a run recorded, in columns. ``loss`` is the training batch's, before its step."""
+
+    step: NDArray[np.int64]
+    loss: Floats
+    seconds: Floats  # of training, validation not counted
+    speed: Floats  # tokens per second
+    val_step: NDArray[np.int64]
+    val_loss: Floats
+    exact: tuple[int, float] | None  # a step, and the loss over the whole split after it
+    median_speed: float | None  # of all steps, also where the others are thinned
+    coefficients: list[tuple[int, dict[str, list[float]]]] = field(repr=False)
+
+    def seconds_at(self, step: float) -> float | None:
+        """Time until a step was done."""
+        if not len(self.step):
+            return None
+        return float(np.interp(step, [0.0, *self.step], [0.0, *self.seconds]))
+
+
+def read_curves(path: Path) -> Curves:
+    """The records of ``metrics.jsonl``; a half-written last line is left out."""
+    return curves_of(iterate_metrics(path) if path.exists() else ())
+
+
+def curves_of(records: Iterable[Record]) -> Curves:
+    """A run's records in columns."""
+    rows: list[tuple[int, float, float, float]] = []
+    validations: list[tuple[int, float]] = []
+    coefficients = []
+    exact = None
+    for record in records:
+        step = record["step"]
+        timing = record.get("timing") or {}
+        if "loss" in record:
+            speed = _number(timing.get("tokens_per_second"))
+            rows.append((step, _number(record["loss"]), _number(timing.get("seconds")), speed))
+        if "val_loss" in record:
+            validations.append((step, _number(record["val_loss"])))
+        if "exact_loss" in record:
+            exact = (step, _number(record["exact_loss"]))
+        if record.get("coefficients"):
+            coefficients.append((step, _coefficients(record)))
+    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+    val = np.array(validations, dtype=np.float64).reshape(-1, 2)
+    speeds = table[:, 3][np.isfinite(table[:, 3])]
+    return Curves(
+        step=table[:, 0].astype(np.int64),
+        loss=table[:, 1],
+        seconds=table[:, 2],
+        speed=table[:, 3],
+        val_step=val[:, 0].astype(np.int64),
+        val_loss=val[:, 1],
+        exact=exact,
+        median_speed=float(np.median(speeds)) if len(speeds) else None,
+        coefficients=coefficients,
+    )
+
+
+def _number(value: Any) -> float:
+    """NaN and infinity are written as text, because JSON has none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _coefficients(record: Record) -> dict[str, list[float]]:
+    return {
+        name: [_number(value) for value in layers]
+        for name, layers in record["coefficients"].items()
+        if isinstance(layers, list)
+    }

@@ -7,101 +7,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import RunError, YuriiError
 from yuriiformer.methods.rule import Rule
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.runs.metrics import Record, iterate_metrics
-from yuriiformer.runs.scores import TaskScore, read_scores
+from yuriiformer.runs.metrics import Curves, read_curves
 
-Floats = NDArray[np.float64]
 Status = Literal["finished", "unfinished", "failed"]
 SAMPLES = "samples.json"
-
-
-@dataclass(frozen=True)
-class Curves:
-    """What a run recorded, in columns. ``loss`` is the training batch's, before its step."""
-
-    step: NDArray[np.int64]
-    loss: Floats
-    seconds: Floats  # of training, validation not counted
-    speed: Floats  # tokens per second
-    val_step: NDArray[np.int64]
-    val_loss: Floats
-    exact: tuple[int, float] | None  # a step, and the loss over the whole split after it
-    median_speed: float | None  # of all steps, also where the others are thinned
-    coefficients: list[tuple[int, dict[str, list[float]]]] = field(repr=False)
-
-    def seconds_at(self, step: float) -> float | None:
-        """Time until a step was done."""
-        if not len(self.step):
-            return None
-        return float(np.interp(step, [0.0, *self.step], [0.0, *self.seconds]))
-
-
-def read_curves(path: Path) -> Curves:
-    """The records of ``metrics.jsonl``; a half-written last line is left out."""
-    return curves_of(iterate_metrics(path) if path.exists() else ())
-
-
-def curves_of(records: Iterable[Record]) -> Curves:
-    """A run's records in columns."""
-    rows: list[tuple[int, float, float, float]] = []
-    validations: list[tuple[int, float]] = []
-    coefficients = []
-    exact = None
-    for record in records:
-        step = record["step"]
-        timing = record.get("timing") or {}
-        if "loss" in record:
-            speed = _number(timing.get("tokens_per_second"))
-            rows.append((step, _number(record["loss"]), _number(timing.get("seconds")), speed))
-        if "val_loss" in record:
-            validations.append((step, _number(record["val_loss"])))
-        if "exact_loss" in record:
-            exact = (step, _number(record["exact_loss"]))
-        if record.get("coefficients"):
-            coefficients.append((step, _coefficients(record)))
-    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
-    val = np.array(validations, dtype=np.float64).reshape(-1, 2)
-    speeds = table[:, 3][np.isfinite(table[:, 3])]
-    return Curves(
-        step=table[:, 0].astype(np.int64),
-        loss=table[:, 1],
-        seconds=table[:, 2],
-        speed=table[:, 3],
-        val_step=val[:, 0].astype(np.int64),
-        val_loss=val[:, 1],
-        exact=exact,
-        median_speed=float(np.median(speeds)) if len(speeds) else None,
-        coefficients=coefficients,
-    )
-
-
-def _number(value: Any) -> float:
-    """NaN and infinity are written as text, because JSON has none."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def _coefficients(record: Record) -> dict[str, list[float]]:
-    return {
-        name: [_number(value) for value in layers]
-        for name, layers in record["coefficients"].items()
-        if isinstance(layers, list)
-    }
+METRICS = ("acc_norm", "acc", "exact_match")  # shares; the first that a task has
 
 
 @dataclass(frozen=True)
@@ -265,3 +187,76 @@ def _nonfinite(path: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         return "a step was not finite"
     return f"step {step} was not finite"
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """One task of one run, over so many items; ``limit``: the first of them only."""
+
+    task: str
+    metric: str
+    value: float
+    stderr: float | None
+    checkpoint: str
+    items: int
+    limit: int | None
+
+    @property
+    def asked(self) -> tuple[str, int]:
+        """What must be equal for two scores to be compared."""
+        return self.checkpoint, self.items
+
+
+def read_scores(run: Path) -> dict[str, TaskScore]:
+    """Scores by task. Of several results, that of the best checkpoint with most items. Tasks
+    without an accuracy (perplexities) are left out."""
+    found: dict[str, TaskScore] = {}
+    for path in sorted((run / "evaluation").glob("*.json")):
+        score, weights = _read(path)
+        if score is None or weights != _weights(run, score.checkpoint):
+            continue  # the run has continued since: the result is of an older model
+        known = found.get(score.task)
+        if known is None or _rank(score) > _rank(known):
+            found[score.task] = score
+    return found
+
+
+def _rank(score: TaskScore) -> tuple[bool, int]:
+    return score.checkpoint == "best", score.items
+
+
+def _weights(run: Path, checkpoint: str) -> str | None:
+    """The SHA-256 of the weights that a checkpoint has now."""
+    try:
+        path = run / "checkpoints" / checkpoint / "manifest.json"
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        return str(manifest["files"]["model.safetensors"]["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _read(path: Path) -> tuple[TaskScore | None, str | None]:
+    """What a file says of the task it is named for, and of which weights; None if it is no such
+    file."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        task = str(data["task"])
+        scores = data["scores"][task.partition("@")[0]]
+        metric = next((name for name in METRICS if name in scores), None)
+        if metric is None:
+            return None, None
+        found = scores[metric]
+        stderr = found["stderr"]
+        items, there = (sum(data[name].values()) for name in ("items", "items_there"))
+        score = TaskScore(
+            task,
+            metric,
+            float(found["value"]),
+            None if stderr is None else float(stderr),
+            str(data.get("checkpoint", "")),
+            int(items),
+            None if items == there else int(items),
+        )
+        return score, data.get("sha256")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None, None

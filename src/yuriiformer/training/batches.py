@@ -1,4 +1,5 @@
-"""From token files to the tensors of a step, for one process of several."""
+"""What a run takes from its data: the vocabulary, and the tensors of each step, for one process of
+several."""
 
 from __future__ import annotations
 
@@ -13,9 +14,26 @@ from yuriiformer.config import TrainConfig
 from yuriiformer.data.order import BatchOrder, exact_windows, validation_starts
 from yuriiformer.data.sources import Split
 from yuriiformer.data.store import TokenStore
+from yuriiformer.data.tokenizers import GPT2, padded
 from yuriiformer.errors import DataError
 from yuriiformer.evaluation.validation import Batch
 from yuriiformer.training.processes import Processes
+
+LOOK = 1_000_000  # tokens of a file that does not say its vocabulary
+CHARACTERS = 1024  # more ids than a vocabulary of characters has
+
+
+def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
+    """The data's vocabulary. nanoGPT's files do not say theirs: GPT-2's, unless only few ids occur
+    in a part that is quick to read (characters)."""
+    if store.meta is not None:
+        return config.with_vocabulary(store.padded_vocab_size, store.vocab_size)
+    parts = [store.val[:LOOK], store.train[:LOOK]]
+    used = max((int(part.max()) + 1 for part in parts if len(part)), default=1)
+    if used <= CHARACTERS:  # then all must be read: a rare one may come late
+        used = store.used_vocab_size
+    size = used if used <= CHARACTERS else GPT2.vocab_size
+    return config.with_vocabulary(padded(size), size)
 
 
 @dataclass(frozen=True)

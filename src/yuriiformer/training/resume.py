@@ -13,7 +13,7 @@ from yuriiformer.errors import ConfigError, RunError, did_you_mean
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.runs.checkpoint import LAST, Checkpoint, newest_whole
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training.listeners import Say
+from yuriiformer.training.journal import Say
 from yuriiformer.training.state import versions
 
 

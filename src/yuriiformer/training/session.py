@@ -20,16 +20,19 @@ from yuriiformer.errors import ConfigError
 from yuriiformer.model.device import compute_dtype
 from yuriiformer.runs.checkpoint import Checkpoint
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training import rng
-from yuriiformer.training.batches import Batches
-from yuriiformer.training.coefficients import saturated
-from yuriiformer.training.corpus import data_identity, fill_vocabulary
-from yuriiformer.training.journal import Journal, open_journal
-from yuriiformer.training.listeners import Listener, Say, check_listeners
+from yuriiformer.training.batches import Batches, fill_vocabulary
+from yuriiformer.training.journal import (
+    Journal,
+    Listener,
+    Say,
+    check_listeners,
+    open_journal,
+    saturated,
+)
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
 from yuriiformer.training.resume import check_changed, open_run
-from yuriiformer.training.state import Saver, State, check_space, restore
+from yuriiformer.training.state import Saver, State, check_space, restore, seed_generators
 from yuriiformer.training.step import build_model
 from yuriiformer.training.stop import Stopper
 from yuriiformer.training.trainer import Outcome, Trainer
@@ -149,7 +152,7 @@ def _begin(
     check_space(folder.checkpoints, costs.weights + costs.optimizer, costs.weights)
     now = {
         "config": here.config.to_dict(),
-        "data": {**data_identity(here.store), "folder": os.path.abspath(here.store.folder)},
+        "data": {**here.store.identity, "folder": os.path.abspath(here.store.folder)},
         "resolved": here.resolved,
         "plan": asdict(costs),
     }
@@ -214,7 +217,7 @@ def _settled(here: Setting) -> Iterator[None]:
         if config.machine.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
-    rng.seed_all(config.recipe.seed, processes.rank)
+    seed_generators(config.recipe.seed, processes.rank)
     try:
         yield
     finally:

@@ -22,8 +22,7 @@ from yuriiformer.runs.checkpoint import BEST, FINAL, read_checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Record
 from yuriiformer.training.batches import Batches
-from yuriiformer.training.coefficients import coefficient_record
-from yuriiformer.training.journal import Journal
+from yuriiformer.training.journal import Journal, coefficient_record
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.state import Saver, State

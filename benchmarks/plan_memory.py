@@ -91,7 +91,7 @@ def main() -> None:
         return
     import torch
 
-    from yuriiformer.planning.memory import simulate
+    from yuriiformer.planning.memory import Estimate
 
     print(f"{o.rule}, float32, peak of a training step in MiB")
     print(f"{'size':<8} {'recompute':<9} {'predicted':>9} {'measured':>9} {'ratio':>6}")
@@ -99,7 +99,7 @@ def main() -> None:
         for recompute in (False, True):
             config = configuration(size, o.rule, recompute=recompute)
             micro = config.machine.micro_batch
-            predicted = simulate(config, micro, torch.float32, accumulates=True).peak / 2**20
+            predicted = Estimate(config, torch.float32).at(micro).peak / 2**20
             measured = fresh(size, o.rule, recompute=recompute) / 2**20
             yes = "yes" if recompute else "no"
             print(

@@ -76,7 +76,7 @@ def test_validation(run, capsys):
 
 def test_what_was_measured_is_not_measured_again(run, capsys, monkeypatch):
     _, first, _ = say(capsys, run)
-    monkeypatch.setattr(measuring, "exact_loss", None)
+    monkeypatch.setattr(measuring, "exact_windows", None)
     assert say(capsys, run)[1] == first
     monkeypatch.undo()
     path = run / "evaluation" / "validation-best.json"

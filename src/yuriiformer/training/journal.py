@@ -26,7 +26,6 @@ from yuriiformer.training.state import State
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
-    from rich.progress import TaskID
 
 Say = Callable[[str], None]
 EDGE = 1e-3  # a coefficient in (0, 1) this near to an end has nowhere left to go
@@ -83,8 +82,15 @@ def open_journal(
     begun = state.step > 0 or state.pending is not None
     # The record of a step whose validation was cut short has not been written.
     cut_metrics(folder.metrics_file, state.step - (state.pending is not None) if begun else -1)
-    metrics = MetricsFile(folder.metrics_file)
-    return Journal(say, metrics, [*listeners(folder, config, state.step, say), *extra])
+    told: list[Listener] = []
+    if config.output.tensorboard:
+        try:
+            told.append(TensorBoard(folder.tensorboard, state.step))
+        except ModuleNotFoundError:
+            say("TensorBoard is not installed: its files are not written (pip install tensorboard)")
+    if config.output.wandb is not None:
+        told.append(WandB(folder, config.output.wandb, config.to_dict()))
+    return Journal(say, MetricsFile(folder.metrics_file), [*told, *extra])
 
 
 @torch.no_grad()
@@ -125,26 +131,12 @@ def check_listeners(config: TrainConfig) -> None:
         raise ConfigError("--wandb needs its package: pip install wandb")
 
 
-def listeners(folder: RunFolder, config: TrainConfig, step: int, say: Say) -> list[Listener]:
-    """Those that a configuration asks for."""
-    found: list[Listener] = []
-    if config.output.tensorboard:
-        try:
-            found.append(TensorBoard(folder.tensorboard, step))
-        except ModuleNotFoundError:
-            say("TensorBoard is not installed: its files are not written (pip install tensorboard)")
-    if config.output.wandb is not None:
-        found.append(WandB(folder, config.output.wandb, config.to_dict()))
-    return found
-
-
 def scalars(record: Record) -> dict[str, float]:
     """A record's numbers under the names that dashboards show."""
     found: dict[str, float] = {}
     for name in ("loss", "val_loss", "exact_loss", "grad_norm", "skipped"):
         if isinstance(record.get(name), int | float):
-            group = GROUPS.get(name, f"run/{name}")
-            found[group] = record[name]
+            found[GROUPS.get(name, f"run/{name}")] = record[name]
     for name, rate in record.get("lr", {}).items():
         found[f"lr/{name}"] = rate
     for name, layers in record.get("coefficients", {}).items():
@@ -205,17 +197,13 @@ class WandB:
 class Display:
     """Progress of a run: a live bar on a terminal, a line now and then elsewhere."""
 
-    def __init__(
-        self, steps: int, step: int, best: float | None = None, stream: TextIO | None = None
-    ) -> None:
-        self.steps, self.first = steps, step
-        self.stream = stream = stream or sys.stderr
+    def __init__(self, steps: int, step: int, best: float | None) -> None:
+        self.steps, self.first, self.best = steps, step, best
+        self.stream: TextIO = sys.stderr
         self.began = self.said = time.monotonic()
-        self.best = best
         self.validation = ""
         self.bar: Bar | None = None
-        self.task: TaskID | None = None
-        if stream.isatty():
+        if self.stream.isatty():
             self._open_bar()
 
     def _open_bar(self) -> None:
@@ -235,7 +223,7 @@ class Display:
             console=Console(file=self.stream),
         )
         self.bar.start()
-        self.task = self.bar.add_task("starting", total=self.steps, completed=self.first)
+        self.bar.add_task("starting", total=self.steps, completed=self.first)
 
     def say(self, text: str) -> None:
         """A remark, above the bar."""
@@ -254,8 +242,9 @@ class Display:
             self.validation = f"val {record['val_loss']:.4f}{' (best)' if better else ''}"
         text = self._line(record)
         now = time.monotonic()
-        if self.bar is not None and self.task is not None:
-            self.bar.update(self.task, completed=record["step"], description=text)
+        if self.bar is not None:
+            task = self.bar.task_ids[0]
+            self.bar.update(task, completed=record["step"], description=text)
         if "val_loss" in record or (self.bar is None and now - self.said > EVERY_SECONDS):
             self.said = now
             self.say(f"step {record['step']}/{self.steps}  {text}")

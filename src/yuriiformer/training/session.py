@@ -76,13 +76,9 @@ def resolve(config: TrainConfig, data: str | Path) -> Setting:
     store = TokenStore.open(data)
     config = fill_vocabulary(config, store)
     processes = find_processes(config.machine.device)
-    return Setting(
-        config,
-        store,
-        processes,
-        Batches(store, config, processes),
-        compute_dtype(config.machine.precision, processes.device),
-    )
+    batches = Batches(store, config, processes)
+    dtype = compute_dtype(config.machine.precision, processes.device)
+    return Setting(config, store, processes, batches, dtype)
 
 
 def compiles(choice: Compile, device: torch.device, flops: float) -> bool:
@@ -132,7 +128,7 @@ def train(
     check_listeners(config)
     here = resolve(config, data)
     processes = here.processes
-    speak = say if processes.leads else _quiet
+    speak = say if processes.leads else lambda text: None
     folder = RunFolder(out)
     resume = resume or (restarted() and folder.begun_by(job()))
     with Stopper(speak) as stopper, _settled(here), closing(folder):
@@ -195,10 +191,6 @@ def _trainer(
         processes.led(journal) or Journal(say),
         state,
     )
-
-
-def _quiet(text: str) -> None:
-    """What a process says that does not lead."""
 
 
 @contextmanager

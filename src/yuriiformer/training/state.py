@@ -22,12 +22,7 @@ from yuriiformer.files import in_bytes, write_json
 from yuriiformer.model.files import WEIGHTS, write_model
 from yuriiformer.model.init import tensor_seed
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.runs.checkpoint import (
-    LAST,
-    PREVIOUS,
-    Checkpoint,
-    write_checkpoint,
-)
+from yuriiformer.runs.checkpoint import LAST, PREVIOUS, Checkpoint, write_checkpoint
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 
@@ -125,9 +120,10 @@ class Saver:
                 "generators": generators,
                 "config": self.config,
                 "processes": self.processes.size,
+                "threads": torch.get_num_threads(),
+                "versions": versions(),
             }
-            threads = {"threads": torch.get_num_threads()}
-            write_json(part / STATE, {**asdict(state), **extra, **threads, "versions": versions()})
+            write_json(part / STATE, {**asdict(state), **extra})
 
         self._write(LAST, write, state.step, self.folder / PREVIOUS)
 

@@ -54,15 +54,12 @@ class Trainer:
         if self.processes.share(self.processes.leads and done and self._final_stands()):
             return "finished"
         module = self._parallel()
-        if self.state.pending is not None or self.state.step == 0:
-            record = self.state.pending or {"step": 0}
-            if not self._conclude(record):
-                return self._stop()
+        owes = self.state.pending is not None or self.state.step == 0  # a validation
+        if owes and not self._conclude(self.state.pending or {"step": 0}):
+            return self._stop()
         while self.state.step < steps:
             stop, record = self._train(module)
-            if not self._conclude(record):
-                return self._stop()
-            if stop:
+            if not self._conclude(record) or stop:
                 return self._stop()
             if self.state.step % self.config.output.save_every == 0 and self.state.step < steps:
                 self._save(hard=False)
@@ -149,11 +146,13 @@ class Trainer:
 
     def _losses(self, *, exact: bool) -> Record | None:
         """Of a validation; None if some process was asked to stop meanwhile."""
-        loss = self._validate(*self.batches.validation())
-        if loss is None or not exact:
-            return None if loss is None else {"val_loss": loss}
-        whole = self._validate(*self.batches.exact())
-        return None if whole is None else {"val_loss": loss, "exact_loss": whole}
+        found: Record = {}
+        for name in ("val_loss", "exact_loss") if exact else ("val_loss",):
+            loss = self._validate(*self.batches.validation(exact=name == "exact_loss"))
+            if loss is None:
+                return None
+            found[name] = loss
+        return found
 
     def _validate(self, batches: Iterator[Batch], common: int) -> float | None:
         """The mean loss over all processes' batches, of which each has ``common`` at least; None if
@@ -182,9 +181,8 @@ class Trainer:
                 rule = self.config.model.rule.name
                 self._report({"validation": True, "step": step, "rule": rule, "loss": str(loss)})
                 raise NonFiniteError(
-                    f"the validation loss after step {step} is {loss} (rule "
-                    f"{self.config.model.rule.name!r}): a lower learning rate may help; "
-                    "checkpoints/last is intact"
+                    f"the validation loss after step {step} is {loss} (rule {rule!r}): a lower "
+                    "learning rate may help; checkpoints/last is intact"
                 )
             return
         if self.state.best_loss is None or loss < self.state.best_loss:
@@ -199,20 +197,18 @@ class Trainer:
         micro_losses = self.processes.collect(result.micro_losses)
         rule = self.config.model.rule.name
         what = f"loss {result.loss}, gradient norm {result.grad_norm}"
-        skip = self.config.recipe.on_nonfinite == "skip"
-        if self.processes.leads:
-            report = {
-                "step": step,
-                "rule": rule,
-                "loss": str(result.loss),
-                "grad_norm": str(result.grad_norm),
-                "starts": self.batches.order.starts(step).tolist(),
-                "micro_batch": self.config.machine.micro_batch,
-                "losses_of_processes": [[str(loss) for loss in each] for each in micro_losses],
-                "parameters_without_finite_gradient": list(result.bad_gradients),
-            }
-            self._report(report)
-        if skip:
+        report = {
+            "step": step,
+            "rule": rule,
+            "loss": str(result.loss),
+            "grad_norm": str(result.grad_norm),
+            "starts": self.batches.order.starts(step).tolist(),
+            "micro_batch": self.config.machine.micro_batch,
+            "losses_of_processes": [[str(loss) for loss in each] for each in micro_losses],
+            "parameters_without_finite_gradient": list(result.bad_gradients),
+        }
+        self._report(report)
+        if self.config.recipe.on_nonfinite == "skip":
             self.journal.say(f"step {step} is skipped: {what} (see {self.folder.nonfinite_file})")
             return
         raise NonFiniteError(

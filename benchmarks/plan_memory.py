@@ -43,10 +43,9 @@ def measure(size: str, rule: str, *, recompute: bool) -> dict[str, float]:
     """Real steps through the package's own step; run in a fresh process."""
     import torch
 
-    from yuriiformer.training.batches import MicroBatch
     from yuriiformer.training.optimizer import Optimizer
     from yuriiformer.training.processes import Processes
-    from yuriiformer.training.step import build_model, train_step
+    from yuriiformer.training.step import MicroBatch, build_model, train_step
 
     def steps(config, count: int) -> None:
         team = Processes(0, 1, torch.device("cpu"))

@@ -23,10 +23,9 @@ from yuriiformer.planning.memory import (
     simulate_update,
     update_memory,
 )
-from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import build_model, train_step
+from yuriiformer.training.step import MicroBatch, build_model, train_step
 
 
 def config(rule: str = "nesterov-lie-trotter", *, recompute: bool = False, **sizes) -> TrainConfig:

@@ -34,10 +34,10 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
 from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.training import muon
-from yuriiformer.training.batches import Batches
 from yuriiformer.training.muon import Muon
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.session import train
+from yuriiformer.training.step import Batches
 
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
 

@@ -31,7 +31,7 @@ from yuriiformer.model.config import Precision
 from yuriiformer.planning.devices import HERE, Device, find_device, table, this_machine, time_steps
 from yuriiformer.planning.plan import MFU, Circumstances, make_plan
 from yuriiformer.planning.text import device_table, plan_page, plan_table
-from yuriiformer.training.batches import fill_vocabulary
+from yuriiformer.training.session import fill_vocabulary
 
 PRESET, DEVICE = "tinystories-small", "h200"
 # Tokens to train on and in all, as the paper and the tokeniser count them.

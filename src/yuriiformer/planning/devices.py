@@ -23,10 +23,9 @@ from yuriiformer.errors import ConfigError, did_you_mean
 from yuriiformer.model.config import Precision
 from yuriiformer.model.device import has_bfloat16
 from yuriiformer.planning.memory import Estimate
-from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import accumulate, build_model
+from yuriiformer.training.step import MicroBatch, accumulate, build_model
 
 HERE = "cpu"  # this machine, which is measured
 CPU = torch.device("cpu")

@@ -22,10 +22,9 @@ from yuriiformer.costs.parameters import count_parameters
 from yuriiformer.costs.run import stored_bytes
 from yuriiformer.model import loss
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import accumulate, build_model
+from yuriiformer.training.step import MicroBatch, accumulate, build_model
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -123,12 +122,6 @@ def saturated(model: YuriiFormer) -> list[str]:
                 if distance.item() < EDGE:
                     found.append(f"{name} of layer {layer} is within {EDGE:g} of {end}")
     return found
-
-
-def check_listeners(config: TrainConfig) -> None:
-    """Check that the packages a configuration asks for are installed."""
-    if config.output.wandb is not None and find_spec("wandb") is None:
-        raise ConfigError("--wandb needs its package: pip install wandb")
 
 
 def scalars(record: Record) -> dict[str, float]:

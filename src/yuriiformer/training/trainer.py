@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,19 +13,18 @@ from torch.nn.parallel import DistributedDataParallel
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import CheckpointError, NonFiniteError
-from yuriiformer.evaluation.validation import Batch, own_devices, total_loss
+from yuriiformer.evaluation.validation import own_devices, total_loss
 from yuriiformer.files import write_json
 from yuriiformer.model.device import autocast
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.checkpoint import BEST, FINAL, read_checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Record
-from yuriiformer.training.batches import Batches
 from yuriiformer.training.journal import Journal, coefficient_record
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.state import Saver, State
-from yuriiformer.training.step import StepResult, accumulate, train_step
+from yuriiformer.training.step import Batches, StepResult, accumulate, train_step
 from yuriiformer.training.stop import Stopper
 
 Outcome = Literal["finished", "stopped"]
@@ -148,15 +146,15 @@ class Trainer:
         """Of a validation; None if some process was asked to stop meanwhile."""
         found: Record = {}
         for name in ("val_loss", "exact_loss") if exact else ("val_loss",):
-            loss = self._validate(*self.batches.validation(exact=name == "exact_loss"))
+            loss = self._validate(exact=name == "exact_loss")
             if loss is None:
                 return None
             found[name] = loss
         return found
 
-    def _validate(self, batches: Iterator[Batch], common: int) -> float | None:
-        """The mean loss over all processes' batches, of which each has ``common`` at least; None if
-        some process was asked to stop meanwhile."""
+    def _validate(self, *, exact: bool) -> float | None:
+        """The mean loss over all processes' batches; None if some process was asked to stop."""
+        batches, common = self.batches.validation(exact=exact)
         asked = 0
 
         def stop() -> bool:

@@ -18,7 +18,6 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.evaluation import evaluate as measuring
 from yuriiformer.evaluation.evaluate import tasks_text
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
-from yuriiformer.evaluation.validation import text_bytes
 from yuriiformer.training.session import train
 
 
@@ -68,7 +67,7 @@ def test_validation(run, capsys):
     assert f"{found['exact']['bits_per_byte']:.4f}" in said
     store = TokenStore.open(tales())
     assert found["exact"]["tokens"] == len(store.val) - 1
-    assert found["exact"]["text_bytes"] == text_bytes(store)
+    assert found["exact"]["text_bytes"] == store.meta["splits"]["val"]["text_bytes"]
     assert found["sha256"] == manifest["files"]["model.safetensors"]["sha256"]
     assert found["versions"]["torch"]
     assert (found["own_data"], found["eval_sequences"]) == (True, 8)

@@ -23,7 +23,6 @@ from yuriiformer.evaluation.validation import (
     exact_windows,
     protocol_windows,
     silent,
-    text_bytes,
 )
 from yuriiformer.files import read_json, write_json
 from yuriiformer.model.device import choose_device
@@ -101,7 +100,7 @@ class Evaluator:
         whole = all(isinstance(found.get(part), dict) for part in ("protocol", "exact"))
         if whole and all(found.get(key) == value for key, value in made_from.items()):
             return found
-        size = text_bytes(store) if store.meta else None
+        size = store.meta["splits"]["val"]["text_bytes"] if store.meta else None
         with as_trained(model, self.loaded.saved) as dtype:
             given = protocol_windows(store, context, sequences).loss(model, tell=tell("validation"))
             exact = exact_windows(store, context).loss(model, tell=tell("exact validation"))

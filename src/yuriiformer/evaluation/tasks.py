@@ -162,14 +162,14 @@ def _number(value: Any) -> float | None:
 def _quiet() -> Iterator[None]:
     """Without progress bars and log messages of the harness and the hub."""
     loggers = [logging.getLogger(name) for name in ("lm_eval", "datasets", "huggingface_hub")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
+    levels = {logger: logger.level for logger in loggers}
+    for logger in levels:
         logger.setLevel(logging.ERROR)
     try:
         with redirect_stderr(io.StringIO()):
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger, level in levels.items():
             logger.setLevel(level)
 
 

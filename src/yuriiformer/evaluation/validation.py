@@ -159,17 +159,6 @@ def exact_windows(store: TokenStore, context: int) -> Windows:
     return Windows(store, context, context * np.arange(whole, dtype=np.int64), rest)
 
 
-def text_bytes(store: TokenStore) -> int:
-    """UTF-8 bytes of the validation split's text, without its end marks."""
-    tokenizer = store.tokenizer()
-    ends = np.flatnonzero(store.val == tokenizer.end_of_text)
-    count, start = 0, 0
-    for end in [*ends.tolist(), len(store.val)]:  # by document: no character is cut
-        count += len(tokenizer.decode(store.val[start:end].tolist()).encode())
-        start = end + 1
-    return count
-
-
 @contextmanager
 def as_trained(model: YuriiFormer, run: Mapping[str, Any]) -> Iterator[str]:
     """Compute as the run did, if this is its kind of device; else in float32. Says which.

@@ -131,27 +131,27 @@ tags:
 - yuriiformer
 ---
 
-# {label}
+# {rule.label}
 
 A language model whose blocks are iterations of an optimisation method on token embeddings: a
-YuriiFormer of the rule `{name}`. {note}
+YuriiFormer of the rule `{rule.name}`. {rule.note}
 
 A block is:
 
 ```
-{equations}
+{rule.equations}
 ```
 
 {streams}
 
 | | |
 |---|---|
-| blocks | {layers} |
-| heads | {heads} |
-| width | {width} |
-| context | {context} tokens |
+| blocks | {config.n_layer} |
+| heads | {config.n_head} |
+| width | {config.d_model} |
+| context | {config.context} tokens |
 | vocabulary | {vocabulary} |
-| oracles | {oracles} |
+| oracles | {config.oracles} |
 | parameters | {parameters:,} (without position tables and those of other streams) |
 
 ## Use
@@ -186,17 +186,10 @@ def model_card(model: YuriiFormer, tokenizer: Tokenizer | None) -> str:
     if tokenizer is not None:
         vocabulary += f" ({tokenizer.name})"
     return CARD.format(
-        label=config.rule.label,
-        name=config.rule.name,
-        note=config.rule.note,
-        equations=config.rule.equations,
+        config=config,
+        rule=config.rule,
         streams=_streams(config.rule),
-        layers=config.n_layer,
-        heads=config.n_head,
-        width=config.d_model,
-        context=config.context,
         vocabulary=vocabulary,
-        oracles=config.oracles,
         parameters=model.num_parameters(),
         imports=WITHOUT_TOKENIZER if tokenizer is None else WITH_TOKENIZER,
         text=WITHOUT_TEXT if tokenizer is None else WITH_TEXT,

@@ -21,14 +21,8 @@ KEYS = {"muon": ("momentum",), "adamw": ("step", "exp_avg", "exp_avg_sq")}
 
 class Optimizer:
     """Muon for the matrices (unless the recipe gives them to AdamW), AdamW for the rest, with the
-    recipe's rates.
-
-    Args:
-        model: frozen parameters are left alone.
-        recipe: rates, momenta, schedule.
-        dtype: what Muon's Newton–Schulz computes in.
-        group: processes that share Muon's work.
-    """
+    recipe's rates. Frozen parameters are left alone. ``dtype`` is what Muon's Newton–Schulz
+    computes in, ``group`` are the processes that share its work."""
 
     def __init__(
         self,
@@ -75,9 +69,8 @@ class Optimizer:
     def set_rates(self, step: int) -> dict[str, float]:
         """The learning rates of a step (counted from 0), which are also returned."""
         recipe = self.recipe
-        factor = lr_factor(
-            step, steps=recipe.steps, warmup=recipe.warmup_steps, final=recipe.final_lr
-        )
+        warmup, final = recipe.warmup_steps, recipe.final_lr
+        factor = lr_factor(step, steps=recipe.steps, warmup=warmup, final=final)
         for optimizer in self.both.values():
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * factor

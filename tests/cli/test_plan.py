@@ -9,7 +9,7 @@ import pytest
 import yuriiformer as yf
 from tests.training.corpora import tales
 from yuriiformer.cli.main import main
-from yuriiformer.planning import measure
+from yuriiformer.planning import devices
 from yuriiformer.planning.devices import table
 
 SMALL = (
@@ -130,8 +130,8 @@ def test_every_rule_of_a_table_is_measured(capsys):
 
 
 def test_a_step_that_would_take_long_is_not_taken(capsys, monkeypatch):
-    monkeypatch.setattr(measure, "PATIENCE", 1e-9)
-    monkeypatch.setattr(measure, "time_step", None)
+    monkeypatch.setattr(devices, "PATIENCE", 1e-9)
+    monkeypatch.setattr(devices, "time_step", None)
     assert not planned(capsys, *SMALL, "--device", "cpu")["time"]["measured"]
 
 

@@ -19,8 +19,7 @@ from yuriiformer.planning.memory import simulate_update
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.report.results import result_table
 from yuriiformer.runs.run import read_run
-from yuriiformer.training.corpus import fill_vocabulary
-from yuriiformer.training.session import train
+from yuriiformer.training.session import fill_vocabulary, train
 
 
 @pytest.mark.parametrize(

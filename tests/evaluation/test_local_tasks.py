@@ -22,7 +22,8 @@ pytest.importorskip("lm_eval", reason="the harness is not installed")
 
 from lm_eval.api.model import LM
 
-from yuriiformer.evaluation.tasks import evaluate_tasks, run_tasks
+from yuriiformer.evaluation.harness import YuriiLM
+from yuriiformer.evaluation.tasks import run_tasks
 
 
 class Knowing(LM):
@@ -93,7 +94,7 @@ def check_uniform(data, tokenizer: Tokenizer, tasks, context: int) -> None:
     model = tiny(**sizes)
     with torch.no_grad():
         model.token_table.zero_()
-    for spec, result in evaluate_tasks(model, tokenizer, parse_tasks(tasks), tasks_data=data):
+    for spec, result in run_tasks(YuriiLM(model, tokenizer), parse_tasks(tasks), tasks_data=data):
         items = read(data / (HELLASWAG if spec.name == "hellaswag" else ARC[2]))
         plain, normed = uniform_scores(items, tokenizer)
         scores = result["scores"][spec.name]
@@ -234,10 +235,6 @@ def test_files_that_are_missing_or_damaged(tmp_path):
 
 
 def test_an_answer_longer_than_the_context(tmp_path):
-    data = made_up(tmp_path)
+    data, lm = made_up(tmp_path), YuriiLM(byte_model(context=8), Bytes())
     with pytest.raises(ValueError, match="does not fit the model's context of 8"):
-        list(
-            evaluate_tasks(
-                byte_model(context=8), Bytes(), [TaskSpec("hellaswag", 0)], tasks_data=data
-            )
-        )
+        list(run_tasks(lm, [TaskSpec("hellaswag", 0)], tasks_data=data))

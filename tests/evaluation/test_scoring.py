@@ -11,7 +11,7 @@ import yuriiformer as yf
 from tests.model.tiny import EVERY, tiny, unsettle
 from yuriiformer.errors import InputError
 from yuriiformer.evaluation import scoring
-from yuriiformer.evaluation.scoring import Answers, log_likelihoods, model_identity
+from yuriiformer.evaluation.scoring import Answers, model_identity, score_batches
 
 REAL, TABLE, CONTEXT = 23, 29, 12
 
@@ -43,6 +43,14 @@ def longhand(model: yf.YuriiFormer, pair) -> tuple[float, bool]:
     log_p = torch.log_softmax(logits.double(), -1)
     total = sum(log_p[place, token].item() for place, token in enumerate(continuation))
     return total, log_p.argmax(-1).tolist() == continuation
+
+
+def log_likelihoods(model, pairs, **options):
+    """The score of each pair, in their order."""
+    found = {}
+    for part in score_batches(model, pairs, **options):
+        found |= part
+    return [found[number] for number in range(len(pairs))]
 
 
 @pytest.mark.parametrize(("rule", "oracles"), EVERY)

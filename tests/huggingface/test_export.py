@@ -23,7 +23,7 @@ from yuriiformer.data.tokenizers import END_OF_TEXT, TrainedBPE, load_tokenizer
 from yuriiformer.errors import DataError, ModelFileError, RunError, YuriiError
 
 ours, transformers = Later("yuriiformer.huggingface"), Later("transformers")
-tokens = Later("yuriiformer.huggingface.tokens")
+export = Later("yuriiformer.huggingface.export")
 
 FRESH = """
 import sys, torch
@@ -53,7 +53,7 @@ def words() -> TrainedBPE:
 
 
 def fast(tokenizer, folder):
-    tokens.fast_tokenizer(tokenizer, 10_000).save_pretrained(folder)
+    export.fast_tokenizer(tokenizer, 10_000).save_pretrained(folder)
     return transformers.AutoTokenizer.from_pretrained(folder)
 
 

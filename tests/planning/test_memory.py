@@ -17,22 +17,27 @@ from yuriiformer.model.config import ModelConfig
 from yuriiformer.planning import memory
 from yuriiformer.planning.memory import (
     Estimate,
+    StepMemory,
     largest,
-    simulate,
     simulate_passes,
     simulate_update,
     update_memory,
 )
-from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import build_model, train_step
+from yuriiformer.training.step import MicroBatch, build_model, train_step
 
 
 def config(rule: str = "nesterov-lie-trotter", *, recompute: bool = False, **sizes) -> TrainConfig:
     shape = {"n_layer": 3, "n_head": 2, "d_model": 32, "vocab_size": 96, "context": 48, **sizes}
     machine = Machine(micro_batch=4, recompute=recompute)
     return TrainConfig(ModelConfig(rule, **shape), Recipe(steps=5, sequences=16), machine=machine)
+
+
+def simulate(given: TrainConfig, micro_batch: int, dtype, *, accumulates: bool) -> StepMemory:
+    """One step, layer by layer."""
+    passes = simulate_passes(given, micro_batch, dtype, accumulates=accumulates)
+    return StepMemory(simulate_update(given, dtype), passes)
 
 
 def real_peak(given: TrainConfig, micro_batch: int) -> float:

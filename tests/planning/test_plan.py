@@ -14,8 +14,7 @@ from yuriiformer.config import Machine, Recipe, TrainConfig, Validation
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.traffic import fused_bytes, traffic
 from yuriiformer.model import oracles as registry
-from yuriiformer.planning.devices import Device, find_device, table
-from yuriiformer.planning.measure import Timing, memory, time_step
+from yuriiformer.planning.devices import Device, Timing, find_device, memory, table, time_step
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.state import Saver

@@ -34,10 +34,10 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
 from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.training import muon
-from yuriiformer.training.batches import Batches
 from yuriiformer.training.muon import Muon
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.session import train
+from yuriiformer.training.step import Batches
 
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
 
@@ -90,8 +90,8 @@ def test_together_they_see_what_one_would(size):
             for micro in share:
                 assert micro.weight / size == pytest.approx(len(micro.batch[0]) / 8)
                 assert len(micro.batch[0]) <= 3
-    whole = torch.cat([inputs for inputs, _ in alone.validation()[0]])
-    parts = torch.cat([inputs for each in team for inputs, _ in each.validation()[0]])
+    whole = torch.cat([inputs for inputs, _ in alone.validation(exact=False)[0]])
+    parts = torch.cat([inputs for each in team for inputs, _ in each.validation(exact=False)[0]])
     assert torch.equal(whole, parts)
 
 
@@ -99,15 +99,15 @@ def test_together_they_see_what_one_would(size):
 def test_the_exact_loss_sees_every_token_once_whoever_takes_part(size):
     store, config = TokenStore.open(tales()), small()
     team = [Batches(store, config, Processes(r, size, torch.device("cpu"))) for r in range(size)]
-    batches = [batch for each in team for batch in each.exact()[0]]
+    batches = [batch for each in team for batch in each.validation(exact=True)[0]]
     targets = torch.cat([targets.flatten() for _, targets in batches])
     inputs = torch.cat([inputs.flatten() for inputs, _ in batches])
     # As multisets, for the last, shorter window is the leading process's.
     assert sorted(targets.tolist()) == sorted(store.val[1:].tolist())
     assert sorted(inputs.tolist()) == sorted(store.val[:-1].tolist())
     assert len(store.val[1:]) % config.model.context  # or there was no shorter one
-    least = min(len(list(each.exact()[0])) for each in team)
-    assert all(each.exact()[1] <= least for each in team)
+    least = min(len(list(each.validation(exact=True)[0])) for each in team)
+    assert all(each.validation(exact=True)[1] <= least for each in team)
 
 
 def test_more_processes_than_sequences_are_refused():

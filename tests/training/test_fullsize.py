@@ -12,11 +12,10 @@ import yuriiformer as yf
 from yuriiformer.methods.catalog import paper
 from yuriiformer.model.context import Context
 from yuriiformer.model.device import autocast
-from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import preset
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import accumulate
+from yuriiformer.training.step import MicroBatch, accumulate
 
 CPU = torch.device("cpu")
 WIDTHS = ("tinystories-small", "openwebtext-medium")

@@ -13,11 +13,10 @@ from tests.training.corpora import tales
 from yuriiformer.config import Recipe
 from yuriiformer.methods.catalog import paper
 from yuriiformer.runs.metrics import read_metrics
-from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import preset
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import train_step
+from yuriiformer.training.step import MicroBatch, train_step
 
 CPU = Processes(0, 1, torch.device("cpu"))
 

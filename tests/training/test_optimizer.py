@@ -147,12 +147,13 @@ def test_rates_and_decays():
     for step, factor in expected.items():
         rates = optimizer.set_rates(step)
         assert rates == pytest.approx({"muon": 0.02 * factor, "adamw": 6e-4 * factor})
-        assert [g["lr"] for g in optimizer.muon.param_groups] == pytest.approx([0.02 * factor])
-        assert [g["lr"] for g in optimizer.adamw.param_groups] == pytest.approx(
+        muon, adamw = (each.param_groups for each in optimizer.both.values())
+        assert [g["lr"] for g in muon] == pytest.approx([0.02 * factor])
+        assert [g["lr"] for g in adamw] == pytest.approx(
             [6e-4 * factor, 6e-4 * factor, 3e-3 * factor]
         )
-    assert [g["weight_decay"] for g in optimizer.adamw.param_groups] == [0.1, 0.0, 0.0]
-    assert [g["weight_decay"] for g in optimizer.muon.param_groups] == [0.0]
+    assert [g["weight_decay"] for g in adamw] == [0.1, 0.0, 0.0]
+    assert [g["weight_decay"] for g in muon] == [0.0]
     for step in range(100):
         assert lr_factor(step, steps=100, warmup=10, final=0.1) == pytest.approx(
             rate(step, 100, 10)
@@ -164,7 +165,7 @@ def test_adamw_for_everything_is_torchs_over_all_parameters():
     recipe = Recipe(steps=10, warmup=0, final_lr=1.0, matrices="adamw", matrix_lr=1e-3)
     ours, theirs = tiny(seed=1), tiny(seed=1)
     optimizer = Optimizer(ours, recipe)
-    assert optimizer.muon is None
+    assert "muon" not in optimizer.both
     decayed = {"matrices": 0.1, "embeddings": 0.1, "norms": 0.0, "coefficients": 0.0}
     rates = {"matrices": 1e-3, "embeddings": 6e-4, "norms": 6e-4, "coefficients": 3e-3}
     names = dict(theirs.named_parameters())

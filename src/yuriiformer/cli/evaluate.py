@@ -17,10 +17,14 @@ from yuriiformer.cli.parsing import parse_flags
 from yuriiformer.comparison.paper import paper_downstream, paper_preset, task_references
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import ConfigError, RunError, whole_number
-from yuriiformer.evaluation.evaluate import Evaluator, TaskOptions, check_tasks
+from yuriiformer.evaluation.evaluate import (
+    Evaluator,
+    check_tasks,
+    tasks_text,
+    validation_text,
+)
 from yuriiformer.evaluation.local_tasks import parse_tasks
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
-from yuriiformer.evaluation.text import tasks_text, validation_text
 from yuriiformer.methods.catalog import paper
 from yuriiformer.runs.loading import LoadedModel
 
@@ -83,9 +87,9 @@ def run(arguments: list[str]) -> int:
             _say(flags, validation_text(found["validation"], judged=bool(evaluator.loaded.saved)))
         if tasks:
             bar = Bar()
-            options = TaskOptions(flags.limit, flags.tasks_data, flags.batch_tokens)
+            asked = flags.limit, flags.tasks_data, flags.batch_tokens
             found["tasks"] = evaluator.tasks(
-                tasks, options, begin=lambda spec: bar.begin(str(spec)), tell=bar
+                tasks, *asked, begin=lambda spec: bar.begin(str(spec)), tell=bar
             )
             others = {"paper": _figures(evaluator.loaded), **task_references()}
             _say(flags, "\n" + tasks_text(found["tasks"], others))

@@ -28,11 +28,10 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
 from yuriiformer.methods.catalog import rules as catalogue
 from yuriiformer.model.config import Precision
-from yuriiformer.planning.devices import HERE, Device, find_device, table
-from yuriiformer.planning.measure import this_machine, time_steps
+from yuriiformer.planning.devices import HERE, Device, find_device, table, this_machine, time_steps
 from yuriiformer.planning.plan import MFU, Circumstances, make_plan
 from yuriiformer.planning.text import device_table, plan_page, plan_table
-from yuriiformer.training.corpus import fill_vocabulary
+from yuriiformer.training.session import fill_vocabulary
 
 PRESET, DEVICE = "tinystories-small", "h200"
 # Tokens to train on and in all, as the paper and the tokeniser count them.

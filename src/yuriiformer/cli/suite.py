@@ -34,7 +34,6 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError, YuriiError, whole_number
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import terminal_table
-from yuriiformer.training.corpus import data_identity
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.stop import EXIT_CODE, Stopper
 
@@ -192,7 +191,7 @@ def _request(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request]:
 
 
 def _identity(data: Path) -> dict[str, Any]:
-    return {**data_identity(TokenStore.open(data)), "folder": os.path.abspath(data)}
+    return {**TokenStore.open(data).identity, "folder": os.path.abspath(data)}
 
 
 def _all(words: Words) -> list[str]:

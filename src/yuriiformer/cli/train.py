@@ -27,11 +27,11 @@ from yuriiformer.config import (
 )
 from yuriiformer.costs.run import RunCosts
 from yuriiformer.errors import ConfigError
-from yuriiformer.planning.measure import this_machine, time_steps
+from yuriiformer.planning.devices import this_machine, time_steps
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.planning.text import plan_page
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training.display import Display
+from yuriiformer.training.journal import Display
 from yuriiformer.training.resume import stored_config
 from yuriiformer.training.session import Result, Setting, resolve, train
 from yuriiformer.training.state import State

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from yuriiformer.training.display import duration
+from yuriiformer.display.columns import duration
 
 if TYPE_CHECKING:
     from rich.live import Live

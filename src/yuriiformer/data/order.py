@@ -180,11 +180,3 @@ def validation_starts(n_tokens: int, context: int, sequences: int) -> Starts:
     """Blocks in file order; a split that is too small is read again from its start."""
     order = BatchOrder(n_tokens, context, sequences)
     return context * (np.arange(sequences, dtype=np.int64) % order.blocks)
-
-
-def exact_windows(n_tokens: int, context: int) -> tuple[Starts, int]:
-    """Windows without overlap in which every token but the first is a target once: where they
-    start, and how long the last one is (the others are as long as the context)."""
-    targets = n_tokens - 1
-    starts = np.arange(0, targets, context, dtype=np.int64)
-    return starts, targets - int(starts[-1])

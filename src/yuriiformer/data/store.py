@@ -70,6 +70,16 @@ class TokenStore:
     def padded_vocab_size(self) -> int:
         return padded(self.vocab_size)
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells one corpus from another, wherever its folder stands."""
+        known = {"train_tokens": len(self.train), "val_tokens": len(self.val)}
+        if self.meta is None:
+            return known
+        splits = self.meta["splits"]
+        hashes = {f"{split}_sha256": splits[split]["sha256"] for split in ("train", "val")}
+        return {**known, **hashes, "tokenizer": self.meta["tokenizer"]["name"]}
+
     def tokenizer(self) -> Tokenizer:
         if self.meta is None:
             raise DataError(f"{self.folder} has no {META}: its tokeniser is not known")

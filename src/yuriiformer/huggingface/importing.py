@@ -40,11 +40,7 @@ SIZES = {
     "vocab_size": "vocab_size",
     "context": "block_size",
 }
-TABLES = {
-    "wte.weight": "starts.X_0.tokens.weight",
-    "wpe.weight": "starts.X_0.positions.weight",
-    "ln_f": "norm",
-}
+TABLES = {"wte": "starts.X_0.tokens", "wpe": "starts.X_0.positions", "ln_f": "norm"}
 LAYERS = {
     "ln_1": "attn.norm",
     "attn.c_attn": "attn.qkv",
@@ -161,19 +157,13 @@ def _parts(data: Any, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return arguments, {name.removeprefix(COMPILED): tensor for name, tensor in tensors.items()}
 
 
-def own_name(name: str) -> str | None:
-    """Our name of one of their tensors; None if we have none."""
-    if name in TABLES:
-        return TABLES[name]
-    stem, _, kind = name.rpartition(".")
-    layer = re.fullmatch(r"h\.(\d+)\.(.+)", stem)
-    if kind not in ("weight", "bias"):
-        return None
-    if stem in TABLES:
-        return f"{TABLES[stem]}.{kind}"
-    if layer and layer[2] in LAYERS:
-        return f"blocks.{layer[1]}.{LAYERS[layer[2]]}.{kind}"
-    return None
+def _own_names(layers: int) -> dict[str, str]:
+    """Our name of each of their tensors."""
+    names = dict(TABLES)
+    for layer in range(layers):
+        names |= {f"h.{layer}.{one}": f"blocks.{layer}.{two}" for one, two in LAYERS.items()}
+    kinds = ("weight", "bias")
+    return {f"{one}.{kind}": f"{other}.{kind}" for one, other in names.items() for kind in kinds}
 
 
 def build_gpt2(
@@ -185,7 +175,7 @@ def build_gpt2(
     """
     table = tensors.get("transformer.wte.weight", tensors.get("wte.weight"))
     model = YuriiFormer(config, seed=None)
-    wanted = model.state_dict()
+    names, wanted = _own_names(config.n_layer), model.state_dict()
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         short = name.removeprefix("transformer.")
@@ -197,7 +187,7 @@ def build_gpt2(
                     f"{source}: the output projection is not the token table; a YuriiFormer's is"
                 )
             continue
-        own = own_name(short)
+        own = names.get(short)
         if own is None or own not in wanted:
             raise ModelFileError(f"{source} holds {name!r}, which GPT-2 of this size does not have")
         is_map = short.startswith("h.") and tensor.ndim == 2

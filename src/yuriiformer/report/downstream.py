@@ -10,7 +10,7 @@ from yuriiformer.comparison.statistics import summary
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.report.table import NONE, Cell, Column, ResultTable, Row
 from yuriiformer.report.tables_latex import escape
-from yuriiformer.runs.scores import TaskScore
+from yuriiformer.runs.run import TaskScore
 
 Scores = dict[str, dict[str, list[TaskScore]]]  # by arm, by task, over seeds
 TITLE = "Downstream tasks"

@@ -24,7 +24,8 @@ from yuriiformer.report.headline import headline
 from yuriiformer.report.hypotheses import TITLE as HYPOTHESES
 from yuriiformer.report.hypotheses import hypothesis_sentence, hypothesis_table
 from yuriiformer.report.results import TITLES, result_table, styles
-from yuriiformer.runs.run import Curves, Run
+from yuriiformer.runs.metrics import Curves
+from yuriiformer.runs.run import Run
 
 SCRIPTS = """report_table.js report_curves.js report_coefficients.js report_text.js
     report.js""".split()

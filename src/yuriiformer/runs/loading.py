@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -50,13 +51,12 @@ class LoadedModel:
         if self.checkpoint is None:
             return None
         told = self.checkpoint.manifest["about"].get("val_loss")
-        try:
-            records = [] if told is not None else read_metrics(RunFolder(self.path).metrics_file)
-        except (OSError, RunError):
-            records = []
-        here = [each for each in records if each["step"] == self.checkpoint.step]
-        found = [told, *(each["val_loss"] for each in here if "val_loss" in each)]
-        return None if found[-1] is None else float(found[-1])
+        if told is None:
+            with suppress(OSError, RunError):
+                for record in read_metrics(RunFolder(self.path).metrics_file):
+                    if record["step"] == self.checkpoint.step:
+                        told = record.get("val_loss", told)
+        return None if told is None else float(told)
 
     @property
     def rule(self) -> Rule:
@@ -141,14 +141,11 @@ def find_data(folder: RunFolder, others: Sequence[Path] = ()) -> TokenStore:
 
 def _same(store: TokenStore, known: dict[str, Any]) -> bool:
     """Whether these are the data that a run's configuration tells of."""
-    if len(store.val) != known.get("val_tokens", len(store.val)):
+    here = store.identity
+    if store.meta is None and "val_sha256" in known:
         return False
-    if store.meta is None:
-        return "val_sha256" not in known
-    hashes = {
-        f"{split}_sha256": store.meta["splits"][split]["sha256"] for split in ("train", "val")
-    }
-    return all(known.get(name, value) == value for name, value in hashes.items())
+    told = [name for name in ("val_tokens", "train_sha256", "val_sha256") if name in here]
+    return all(known.get(name, here[name]) == here[name] for name in told)
 
 
 def open_model(

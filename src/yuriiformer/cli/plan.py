@@ -10,15 +10,16 @@ from typing import Literal
 
 import tyro
 
-from yuriiformer.cli.configuring import (
+from yuriiformer.cli.parsing import (
     RULE,
     First,
     Model,
     base_config,
     model_config,
     model_flags,
+    parse_flags,
+    parse_known,
 )
-from yuriiformer.cli.parsing import parse_flags, parse_known
 from yuriiformer.config import (
     Recipe,
     TrainConfig,

@@ -20,8 +20,7 @@ from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_text
 from yuriiformer.report.downstream import downstream_latex, downstream_table
-from yuriiformer.report.headline import headline
-from yuriiformer.report.hypotheses import hypothesis_lines, hypothesis_table
+from yuriiformer.report.headline import headline, hypothesis_lines, hypothesis_table
 from yuriiformer.report.payload import PAGE, Extras, payload
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import csv_text, json_text, markdown, terminal_table

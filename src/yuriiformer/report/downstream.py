@@ -8,7 +8,7 @@ from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import paper_downstream, task_references
 from yuriiformer.comparison.statistics import summary
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
-from yuriiformer.report.table import NONE, Cell, Column, ResultTable, Row
+from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row
 from yuriiformer.report.tables_latex import escape
 from yuriiformer.runs.scores import TaskScore
 

@@ -20,9 +20,12 @@ from yuriiformer.methods.drawing.listing import human_count
 from yuriiformer.methods.rule import Rule
 from yuriiformer.report.curves import difference_curve, drawn_runs, mean_curve
 from yuriiformer.report.downstream import TITLE, downstream_table
-from yuriiformer.report.headline import headline
-from yuriiformer.report.hypotheses import TITLE as HYPOTHESES
-from yuriiformer.report.hypotheses import hypothesis_sentence, hypothesis_table
+from yuriiformer.report.headline import (
+    HYPOTHESES,
+    headline,
+    hypothesis_sentence,
+    hypothesis_table,
+)
 from yuriiformer.report.results import TITLES, result_table, styles
 from yuriiformer.runs.run import Curves, Run
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from yuriiformer.comparison.outcomes import Comparison
 from yuriiformer.comparison.paper import FOOTNOTE
 from yuriiformer.report import cells
-from yuriiformer.report.table import NONE, Cell, Column, ResultTable, Row
+from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row
 
 TITLES = {"final": "Final", "exact": "Exact", "best": "Best"}
 

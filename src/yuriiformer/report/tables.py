@@ -14,8 +14,7 @@ from typing import Any
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PaperFigure
 from yuriiformer.display.columns import aligned, display_width, printable, shortened
-from yuriiformer.report.cells import paper_figure_of
-from yuriiformer.report.table import Cell, Column, ResultTable
+from yuriiformer.report.cells import Cell, Column, ResultTable, paper_figure_of
 from yuriiformer.runs.run import Run
 
 BARE = (("best", "train"), ("final",), ("difference",))  # lose their intervals, in this order

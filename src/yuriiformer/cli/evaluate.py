@@ -27,7 +27,9 @@ from yuriiformer.runs.loading import LoadedModel
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii evaluate``."""
+    """Measure a trained model: validation loss by the paper's protocol and exact over the
+    split, perplexity, bits per byte; with --tasks also downstream tasks. An evaluation that was
+    stopped resumes when it is given again."""
 
     run: tyro.conf.Positional[Path] = Path()
     """Folder of a run; or of a model, with --data."""
@@ -54,16 +56,9 @@ class Flags:
     """Print JSON."""
 
 
-DESCRIPTION = (
-    "Measure a trained model: validation loss by the paper's protocol and exact over the split, "
-    "perplexity, bits per byte; with --tasks also downstream tasks. An evaluation that was stopped "
-    "resumes when it is given again."
-)
-
-
 def run(arguments: list[str]) -> int:
     """``yurii evaluate RUN``"""
-    flags = parse_flags("yurii evaluate", Flags(), arguments, DESCRIPTION)
+    flags = parse_flags("yurii evaluate", Flags(), arguments)
     if flags.run == Path():
         raise ConfigError("the folder of a run is needed: yurii evaluate RUN")
     for name in ("limit", "batch_tokens"):

@@ -39,8 +39,11 @@ def parse_command(
     command()
 
 
-def parse_flags(prog: str, default: Flags, arguments: list[str], description: str) -> Flags:
-    """A dataclass filled from flags; a flag that is not given keeps its value in ``default``."""
+def parse_flags(
+    prog: str, default: Flags, arguments: list[str], description: str | None = None
+) -> Flags:
+    """A dataclass filled from flags; a flag that is not given keeps its value in ``default``. The
+    dataclass's docstring describes the command, unless a description is given."""
     with _in_one_line():
         return tyro.cli(
             type(default), prog=prog, default=default, args=arguments, description=description

@@ -62,7 +62,9 @@ class PlannedMachine:
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii plan``."""
+    """What a run costs before it starts: parameters, work, memory, the largest micro-batch that
+    fits, hours, disk, and what a rule's step costs beyond gradient descent's. Every field of
+    the preset can be set by its flag. Nothing is trained, except a step with --device cpu."""
 
     preset: str = PRESET
     """A complete configuration to start from: tinystories-small, openwebtext-small,
@@ -97,18 +99,11 @@ class Flags:
     model: tyro.conf.OmitArgPrefixes[Model] = field(default_factory=Model)
 
 
-DESCRIPTION = (
-    "What a run costs before it starts: parameters, work, memory, the largest micro-batch that "
-    "fits, hours, disk, and what a rule's step costs beyond gradient descent's. Every field of "
-    "the preset can be set by its flag. Nothing is trained, except a step with --device cpu."
-)
-
-
 def run(arguments: list[str]) -> int:
     """``yurii plan ...``"""
     first = parse_known("yurii plan", First(), arguments)
     base = base_config(first, PRESET)
-    flags = parse_flags("yurii plan", _to_flags(base, first), arguments, DESCRIPTION)
+    flags = parse_flags("yurii plan", _to_flags(base, first), arguments)
     if flags.devices:
         _print_devices(as_json=flags.json)
         return 0

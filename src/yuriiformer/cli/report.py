@@ -32,7 +32,9 @@ Format = Literal["png", "svg", "pdf"]
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii report``."""
+    """Compare runs: a self-contained HTML page, tables (Markdown, LaTeX, CSV, JSON), figures;
+    of a study, a verdict on each hypothesis. Works on unfinished runs (run it again for newer
+    results) and on archives ('yurii archive'), which need no runs."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Suites, archives, runs, or folders that hold some."""
@@ -59,16 +61,9 @@ class Flags:
     """Of the figures."""
 
 
-DESCRIPTION = (
-    "Compare runs: a self-contained HTML page, tables (Markdown, LaTeX, CSV, JSON), "
-    "figures; of a study, a verdict on each hypothesis. Works on unfinished runs (run it again "
-    "for newer results) and on archives ('yurii archive'), which need no runs."
-)
-
-
 def run(arguments: list[str]) -> int:
     """``yurii report FOLDER...``"""
-    flags = parse_flags("yurii report", Flags(), arguments, DESCRIPTION)
+    flags = parse_flags("yurii report", Flags(), arguments)
     if not flags.folders:
         raise ConfigError("a folder is needed: a suite, an archive, a run, or one that holds some")
     comparisons = collect(flags.folders, flags.baseline)
@@ -154,9 +149,7 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
 def _figures(flags: Flags, comparisons: Sequence[Comparison], out: Path) -> None:
     from yuriiformer.report.figures import write_figures  # noqa: PLC0415  matplotlib
 
-    folder = out / "figures"
-    folder.mkdir(exist_ok=True)
-    write_figures(comparisons, folder, formats=flags.formats)
+    write_figures(comparisons, out / "figures", formats=flags.formats)
 
 
 def _print(

@@ -43,19 +43,13 @@ class ArmSpec:
 
     def entry(self) -> dict[str, Any]:
         """As plain data."""
-        settings = dict(self.settings)
-        return {
-            "slug": self.slug,
-            "label": self.label,
-            "rule": self.rule.name,
-            "settings": settings,
-            "why": self.why,
-        }
+        own = {"slug": self.slug, "label": self.label, "rule": self.rule.name}
+        return {**own, "settings": dict(self.settings), "why": self.why}
 
     def config(self, preset_name: str, seed: int, common: Mapping[str, Any]) -> TrainConfig:
         """The configuration of one run."""
-        config = configured(preset(preset_name, self.rule), {**common, **self.settings})
-        return replace(config, recipe=replace(config.recipe, seed=seed))
+        settings = {**common, **self.settings, "seed": seed}
+        return configured(preset(preset_name, self.rule), settings)
 
 
 def slug(text: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
@@ -77,33 +76,19 @@ class Arm:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An arm beside the baseline. ``difference`` is of the comparison's metric."""
+    """An arm over its seeds, and beside the baseline. ``difference`` is of the comparison's
+    metric."""
 
     arm: Arm
+    final: Summary
+    exact: Summary
+    best: Summary
+    best_step: Summary
+    train: Summary
     difference: Difference
     best_difference: Difference
     speedup_steps: Speedup
     speedup_time: Speedup
-
-    @cached_property
-    def final(self) -> Summary:
-        return self.arm.over_seeds("final")
-
-    @cached_property
-    def exact(self) -> Summary:
-        return self.arm.over_seeds("exact")
-
-    @cached_property
-    def best(self) -> Summary:
-        return self.arm.over_seeds("best")
-
-    @cached_property
-    def best_step(self) -> Summary:
-        return self.arm.over_seeds("best_step")
-
-    @cached_property
-    def train(self) -> Summary:
-        return self.arm.over_seeds("train")
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -184,12 +169,10 @@ def compare(
     metric: Metric = "final" if study is None else study.metric
     tests = sum(len(_common(arm, base, metric)) > 1 for arm in told if arm.slug != base.slug)
     outcomes = [_outcome(arm, base, max(1, tests), metric) for arm in told]
-    corrected = iter(holm([each.difference.p for each in outcomes if each.arm.slug != base.slug]))
+    ps = [None if each.arm.slug == base.slug else each.difference.p for each in outcomes]
     outcomes = [
-        each
-        if each.arm.slug == base.slug
-        else replace(each, difference=replace(each.difference, p_holm=next(corrected)))
-        for each in outcomes
+        replace(each, difference=replace(each.difference, p_holm=p))
+        for each, p in zip(outcomes, holm(ps), strict=True)
     ]
     said = [*remarks, *_remarks(outcomes, metric)]
     verdicts = [] if study is None else judge(study, told)
@@ -215,6 +198,7 @@ def _common(arm: Arm, base: Arm, metric: Metric) -> set[int]:
 def _outcome(arm: Arm, base: Arm, tests: int, metric: Metric) -> Outcome:
     return Outcome(
         arm,
+        **{name: arm.over_seeds(name) for name in ("final", "exact", "best", "best_step", "train")},
         difference=paired(arm.values(metric), base.values(metric), tests),
         best_difference=paired(arm.values("best"), base.values("best"), tests),
         speedup_steps=_speedup(arm, base, lambda run, step: float(step)),
@@ -270,7 +254,7 @@ def _remarks(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
                 remarks.append(f"{where} ended with a loss that is not finite: it is in no mean.")
         if each.arm.differs:
             words = [
-                f"{name} {_show(own)} (baseline {_show(base)})"
+                f"{name} {short_text(own)} (baseline {short_text(base)})"
                 for name, (base, own) in each.arm.differs.items()
             ]
             more = "differs from the baseline in more than its rule"
@@ -302,5 +286,6 @@ def _about_seeds(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
     return remarks
 
 
-def _show(value: Any) -> str:
+def short_text(value: Any) -> str:
+    """The value of a field."""
     return f"{value:g}" if isinstance(value, float) else str(value)

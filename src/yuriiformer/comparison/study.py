@@ -29,6 +29,7 @@ from yuriiformer.training.presets import PRESETS
 Direction = Literal["lower", "higher", "equal"]
 Metric = Literal["final", "exact", "best"]
 ARM_KEYS = "label rule rules equations streams coefficients settings grid why".split()
+FIXED = "title question preset metric settings baseline families".split()  # once it has begun
 KEYS = "title question preset metric settings seeds baseline grid arms families hypotheses".split()
 
 
@@ -55,26 +56,19 @@ class Study:
     question: str
     preset: str
     metric: Metric
-    settings: Mapping[str, Any]
+    settings: dict[str, Any]
     seeds: Sequence[int]
     baseline: str | None
     arms: Sequence[ArmSpec]
-    families: Mapping[str, str]
+    families: dict[str, str]
     hypotheses: Sequence[Hypothesis]
 
     def definition(self) -> dict[str, Any]:
         """What the study says, as plain data."""
-        arms = [{**arm.entry(), "rule": arm.rule.to_dict()} for arm in self.arms]
         return {
-            "title": self.title,
-            "question": self.question,
-            "preset": self.preset,
-            "metric": self.metric,
-            "settings": dict(self.settings),
-            "baseline": self.baseline,
-            "families": dict(self.families),
+            **{name: getattr(self, name) for name in FIXED},
             "seeds": list(self.seeds),
-            "arms": arms,
+            "arms": [{**arm.entry(), "rule": arm.rule.to_dict()} for arm in self.arms],
             "hypotheses": [asdict(each) for each in self.hypotheses],
         }
 
@@ -290,7 +284,7 @@ def _list(data: Mapping[str, Any], key: str, kind: type) -> list[Any]:
 
 def grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
     """What a study's new definition adds to the one that has begun; other changes are errors."""
-    for key in ("title", "question", "preset", "metric", "settings", "baseline", "families"):
+    for key in FIXED:
         if before[key] != after[key]:
             raise ConfigError(f"{key} changed from {_short(before[key])} to {_short(after[key])}")
     names: dict[str, Callable[[Any], Any]] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup
+from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup, short_text
 from yuriiformer.comparison.paper import FOOTNOTE, PaperFigure, figure_of_rule
 from yuriiformer.comparison.statistics import Summary
 from yuriiformer.config import Machine
@@ -51,41 +51,23 @@ class ResultTable:
     rows: tuple[Row, ...]
     footnotes: tuple[str, ...] = ()
 
-    def column(self, key: str) -> Column:
-        return next(each for each in self.columns if each.key == key)
-
     def to_payload(self) -> dict[str, Any]:
         """As plain data for a page."""
-        columns = [
-            {
-                "key": each.key,
-                "title": each.title,
-                "help": each.help,
-                "numeric": each.numeric,
-                "lower_is_better": each.lower_is_better,
-            }
-            for each in self.columns
-        ]
-        rows = [
-            {
-                "arm": row.arm_slug or None,
-                "cells": {key: _plain(cell) for key, cell in row.cells.items()},
-            }
-            for row in self.rows
-        ]
+        names = ("key", "title", "help", "numeric", "lower_is_better")
+        columns = [{name: getattr(each, name) for name in names} for each in self.columns]
+        rows = []
+        for row in self.rows:
+            cells = {key: _plain(cell) for key, cell in row.cells.items()}
+            rows.append({"arm": row.arm_slug or None, "cells": cells})
         return {"columns": columns, "rows": rows}
 
 
 def _plain(cell: Cell) -> dict[str, Any]:
-    found: dict[str, Any] = {"text": cell.text, "value": cell.value}
-    if cell.bold:
-        found["bold"] = True
-    if cell.help:
-        found["help"] = cell.help
-    return found
+    """Without ``bold`` and ``help`` where there is none."""
+    content = vars(cell).items()
+    return {name: value for name, value in content if value or name in ("text", "value")}
 
 
-MINUS = "−"
 MakeCell = Callable[[Comparison, Outcome], Cell]
 
 
@@ -129,7 +111,7 @@ def _small(value: float) -> str:
 
 def signed(value: float) -> str:
     """With its sign, to three decimals."""
-    text = f"{value:+.3f}".replace("-", MINUS)
+    text = f"{value:+.3f}".replace("-", "−")
     return "0.000" if text[1:] == "0.000" else text
 
 
@@ -151,21 +133,30 @@ def beside_baseline(text: str, make: Callable[[Outcome], Cell]) -> MakeCell:
     return cell
 
 
+def interval_text(mean: float | None, low: float | None, high: float | None) -> str:
+    """A difference and its interval, as far as there are any."""
+    if mean is None:
+        return NONE
+    interval = "" if low is None or high is None else f" [{signed(low)}, {signed(high)}]"
+    return signed(mean) + interval
+
+
 def difference(each: Outcome) -> Cell:
     found = each.difference
     if found.mean is None:
         return Cell(NONE, help="No seed has finished in both arms.")
-    text, said = signed(found.mean), "One common seed: no interval."
-    if found.low is not None and found.high is not None:
-        text += f" [{signed(found.low)}, {signed(found.high)}]"
-        said = f"Over {found.n} common seeds."
-    return Cell(text, found.mean, help=said)
+    one = found.low is None
+    said = "One common seed: no interval." if one else f"Over {found.n} common seeds."
+    return Cell(interval_text(found.mean, found.low, found.high), found.mean, help=said)
+
+
+def p_cell(p: float | None, help_text: str = "") -> Cell:
+    return number(p, "<0.001" if p is not None and p < 0.0005 else "{:.3f}", help_text)
 
 
 def p_value(each: Outcome) -> Cell:
-    p, alone = each.difference.p_holm, each.difference.p
-    said = "" if alone is None else f"Uncorrected p = {alone:.2g}."
-    return number(p, "<0.001" if p is not None and p < 0.0005 else "{:.3f}", said)
+    alone = each.difference.p
+    return p_cell(each.difference.p_holm, "" if alone is None else f"Uncorrected p = {alone:.2g}.")
 
 
 def detectable(each: Outcome) -> Cell:
@@ -197,13 +188,9 @@ def calls(comparison: Comparison, each: Outcome) -> Cell:
 
 def differs(comparison: Comparison, each: Outcome) -> Cell:
     items = each.arm.differs.items()
-    own = ", ".join(f"{name}={_show(value)}" for name, (_, value) in items)
-    before = ", ".join(f"{name}={_show(value)}" for name, (value, _) in items)
+    own = ", ".join(f"{name}={short_text(value)}" for name, (_, value) in items)
+    before = ", ".join(f"{name}={short_text(value)}" for name, (value, _) in items)
     return Cell(own or NONE, own or None, help=before and f"Baseline: {before}.")
-
-
-def _show(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def whole(value: float | None) -> str:

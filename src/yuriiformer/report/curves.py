@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -66,17 +65,14 @@ def difference_curve(arm: Arm, baseline: Arm) -> DifferenceCurve:
     values[~np.isfinite(values)] = np.nan
     differences = values[0::2] - values[1::2]
     found = [summary(column) for column in differences.T.tolist()] if pairs else []
-    numbers = [[_or_nan(each.mean), _or_nan(each.low), _or_nan(each.high)] for each in found]
-    mean, low, high = np.array(numbers, dtype=np.float64).reshape(-1, 3).T
+    numbers = [[each.mean, each.low, each.high] for each in found]
+    mean, low, high = np.array(numbers, dtype=np.float64).reshape(-1, 3).T  # None becomes NaN
     return DifferenceCurve(steps, mean, low, high, len(pairs))
 
 
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def shared_styles(comparisons: Sequence[Comparison]) -> dict[str, int]:
-    """One look for each arm in all of several comparisons."""
+def styles(*comparisons: Comparison) -> dict[str, int]:
+    """The look of each arm's line (see `palette`), the same in all comparisons: 0 is the baseline,
+    others follow in order."""
     base = comparisons[0].baseline.slug
     others = dict.fromkeys(arm.slug for each in comparisons for arm in each.arms)
     others.pop(base, None)

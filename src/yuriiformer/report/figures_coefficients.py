@@ -26,8 +26,7 @@ from yuriiformer.display.figures import (
     x_axis,
 )
 from yuriiformer.methods.drawing.equations import coefficient_symbol
-from yuriiformer.report.curves import drawn_runs
-from yuriiformer.report.results import styles
+from yuriiformer.report.curves import drawn_runs, styles
 from yuriiformer.runs.run import Run
 
 COLUMNS = 3  # panels beside each other

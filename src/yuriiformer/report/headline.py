@@ -8,7 +8,7 @@ from typing import get_args
 
 from yuriiformer.comparison.hypotheses import Verdict, Word
 from yuriiformer.comparison.outcomes import Comparison, Outcome
-from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row, signed
+from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row, interval_text, p_cell
 
 SIGNIFICANT = 0.05
 
@@ -168,26 +168,17 @@ def _cells(each: Verdict) -> dict[str, Cell]:
     asked = each.hypothesis
     claim = asked.claim + (f" ({LATE})" if each.late else "")
     words = {"lower": "<", "higher": ">", "equal": "="}[asked.direction]
-    p = NONE if each.p is None else "<0.001" if each.p < 0.0005 else f"{each.p:.3f}"
+    difference = interval_text(each.difference, *each.interval)
     return {
         "claim": Cell(claim, claim, help=LATE_NOTE if each.late else ""),
         "verdict": Cell(each.verdict, each.verdict, bold=each.verdict != "undecided"),
-        "difference": Cell(difference_text(each), each.difference, help=f"{each.n} common seeds."),
-        "p": Cell(p, each.p),
+        "difference": Cell(difference, each.difference, help=f"{each.n} common seeds."),
+        "p": p_cell(each.p),
         "smallest": Cell(f"{asked.difference:g}", asked.difference),
         "arms": Cell(f"{asked.arm} {words} {asked.against}", asked.arm),
         "family": Cell(asked.family, asked.family),
         "why": Cell(each.reason or NONE, each.reason or None),
     }
-
-
-def difference_text(each: Verdict) -> str:
-    """Mean and interval, as far as there are any."""
-    if each.difference is None:
-        return NONE
-    low, high = each.interval
-    text = signed(each.difference)
-    return text if low is None or high is None else f"{text} [{signed(low)}, {signed(high)}]"
 
 
 def hypothesis_lines(comparison: Comparison) -> list[str]:
@@ -198,7 +189,7 @@ def hypothesis_lines(comparison: Comparison) -> list[str]:
         p = "" if each.p is None else f", {p_text(each.p)}"
         why = f" ({each.reason})" if each.reason else ""
         claim = f"{each.verdict:<12}  {each.hypothesis.claim}{late}"
-        lines.append(f"{claim}: {difference_text(each)}{p}{why}")
+        lines.append(f"{claim}: {interval_text(each.difference, *each.interval)}{p}{why}")
     return lines
 
 

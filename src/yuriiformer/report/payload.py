@@ -6,7 +6,7 @@ import math
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,13 @@ from yuriiformer.display.page import Page
 from yuriiformer.methods.drawing.equations import unicode_equations
 from yuriiformer.methods.drawing.listing import human_count
 from yuriiformer.methods.rule import Rule
-from yuriiformer.report.curves import difference_curve, drawn_runs, mean_curve
+from yuriiformer.report.curves import (
+    across_axis,
+    difference_curve,
+    drawn_runs,
+    mean_curve,
+    styles,
+)
 from yuriiformer.report.downstream import TITLE, downstream_table
 from yuriiformer.report.headline import (
     HYPOTHESES,
@@ -26,17 +32,11 @@ from yuriiformer.report.headline import (
     hypothesis_sentence,
     hypothesis_table,
 )
-from yuriiformer.report.results import TITLES, result_table, styles
+from yuriiformer.report.results import result_table
 from yuriiformer.runs.run import Curves, Run
 
-SCRIPTS = """report_table.js report_curves.js report_coefficients.js report_text.js
-    report.js""".split()
-PAGE = Page(
-    room="report",
-    body="report.html",
-    styles=("report.css",),
-    scripts=tuple(SCRIPTS),
-)
+SCRIPTS = "report_table.js report_curves.js report_coefficients.js report_text.js report.js"
+PAGE = Page("report", "report.html", ("report.css",), tuple(SCRIPTS.split()))
 SIGMAS = (0, 10, 50, 200)  # steps
 BUCKETS, SMOOTH_BUCKETS = 150, 80  # of a raw and a smoothed curve, up to four points each
 MOMENTS = 60  # of a coefficient's path
@@ -121,17 +121,14 @@ def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
     base = comparison.baseline
     return {
         "name": comparison.name,
-        "metric": TITLES[comparison.metric],
+        "metric": comparison.metric.capitalize(),
         "baseline": base.slug,
         "table": result_table(comparison).to_payload(),
         "tables_extra": _extra_tables(comparison),
         "ranking": [
             {
                 "arm": each.arm.slug,
-                "mean": comparison.primary(each).mean,
-                "low": comparison.primary(each).low,
-                "high": comparison.primary(each).high,
-                "n": comparison.primary(each).n,
+                **asdict(comparison.primary(each)),
                 "points": list(each.arm.values(comparison.metric).values()),
             }
             for each in comparison.ranked()
@@ -157,7 +154,7 @@ def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, An
         "style": style,
         "tokens_a_step": arm.first.plan("tokens_a_step"),
         "flops_a_token": arm.first.flops_a_token,
-        "curves": _mean_curves([run.curves for run in drawn_runs(arm)], arm.first.steps),
+        "curves": _curves(drawn_runs(arm), arm.first.steps),
         "runs": [_run(run) for run in arm.runs],
         "difference": None if arm.slug == base.slug else _difference(arm, base),
         "coefficients": _coefficients(arm.first.curves),
@@ -184,29 +181,19 @@ def _run(run: Run) -> dict[str, Any]:
         "step": run.step,
         "steps": run.steps,
         "folder": str(run.folder),
-        "curves": _curves(run.curves, run.steps),
+        "curves": _curves([run], run.steps),
     }
 
 
-def _curves(curves: Curves, steps: int) -> dict[str, Any] | None:
-    if not len(curves.step) and not len(curves.val_step):
-        return None
-    return {
-        "val": {"step": curves.val_step, "loss": curves.val_loss},
-        "train": smoothed(curves.step, curves.loss, steps),
-        "time": _time([curves]),
-    }
-
-
-def _mean_curves(all_curves: Sequence[Curves], steps: int) -> dict[str, Any] | None:
-    """Over the seeds, at the steps that all of them have."""
-    begun = [curves for curves in all_curves if len(curves.step) or len(curves.val_step)]
+def _curves(runs: Sequence[Run], steps: int) -> dict[str, Any] | None:
+    """Of a run, or means over seeds, at the steps that all of them have."""
+    begun = [run for run in runs if len(run.curves.step) or len(run.curves.val_step)]
     if not begun:
         return None
-    val = mean_curve([(curves.val_step, curves.val_loss) for curves in begun])
-    train = mean_curve([(curves.step, curves.loss) for curves in begun])
+    step, loss = mean_curve([(run.curves.val_step, run.curves.val_loss) for run in begun])
+    train = mean_curve([(run.curves.step, run.curves.loss) for run in begun])
     return {
-        "val": {"step": val[0], "loss": val[1]},
+        "val": {"step": step, "loss": loss},
         "train": smoothed(*train, steps),
         "time": _time(begun),
     }
@@ -224,15 +211,13 @@ def smoothed(step: Any, loss: Any, steps: int) -> dict[str, Any]:
     return found
 
 
-def _time(all_curves: Sequence[Curves]) -> dict[str, Any] | None:
+def _time(runs: Sequence[Run]) -> dict[str, Any] | None:
     """Seconds until a step, as the mean over seeds."""
-    known = [curves for curves in all_curves if len(curves.step)]
-    if not known:
+    last = min((int(run.curves.step[-1]) for run in runs if len(run.curves.step)), default=None)
+    if last is None:
         return None
-    last = min(int(curves.step[-1]) for curves in known)
     steps = np.unique(np.linspace(0, last, 40).astype(int))
-    seconds = [np.mean([curves.seconds_at(step) or 0.0 for curves in known]) for step in steps]
-    return {"step": steps, "seconds": [float(value) for value in seconds]}
+    return {"step": steps, "seconds": across_axis(runs, steps, "time")}
 
 
 def _difference(arm: Arm, base: Arm) -> dict[str, Any] | None:

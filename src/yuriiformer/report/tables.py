@@ -22,6 +22,8 @@ GAP = 2  # between columns
 LABEL = 28  # before intervals go, labels are cut to this
 SUMMARIES = """final exact best best_step train difference best_difference speedup_steps
     speedup_time""".split()
+RUN = "seed status step steps final exact best best_step train tokens_per_second".split()
+COSTS = ("tokens_per_second", "parameters", "start_tables", "flops_a_token")
 STAR = "* the lowest of its panel (blocks of 1 attention + 1 MLP call, or others)"
 
 
@@ -118,19 +120,8 @@ def _run_row(each: Outcome, run: Run) -> dict[str, Any]:
 
 def _run(run: Run) -> dict[str, Any]:
     seconds = run.curves.seconds
-    return {
-        "seed": run.seed,
-        "status": run.status,
-        "step": run.step,
-        "steps": run.steps,
-        "final": run.final,
-        "exact": run.exact,
-        "best": run.best,
-        "best_step": run.best_step,
-        "train": run.train,
-        "tokens_per_second": run.tokens_per_second,
-        "seconds": float(seconds[-1]) if len(seconds) else None,
-    }
+    own = {name: getattr(run, name) for name in RUN}
+    return {**own, "seconds": float(seconds[-1]) if len(seconds) else None}
 
 
 def json_data(comparison: Comparison) -> dict[str, Any]:
@@ -171,10 +162,7 @@ def _arm(comparison: Comparison, each: Outcome) -> dict[str, Any]:
             name: {"baseline": base, "own": own} for name, (base, own) in arm.differs.items()
         },
         **{name: asdict(getattr(each, name)) for name in SUMMARIES},
-        "tokens_per_second": each.tokens_per_second,
-        "parameters": each.parameters,
-        "start_tables": each.start_tables,
-        "flops_a_token": each.flops_a_token,
+        **{name: getattr(each, name) for name in COSTS},
         "paper": None if figure is None else _paper(figure),
         "runs": [
             {**_run(run), "failure": run.failure, "folder": str(run.folder)} for run in arm.runs

@@ -11,7 +11,6 @@ from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome
 from yuriiformer.comparison.paper import MARK, PaperFigure
 from yuriiformer.report.cells import lowest, paper_figure_of
 
-TITLES = {"best": "Best", "final": "Final", "train": "Train"}
 METRICS = ("best", "final", "train")  # in the paper's order
 SIZES_METRICS = ("best", "final")
 PANELS = {True: "Standard compute (1 Attn + 1 MLP)", False: "Non-standard compute"}
@@ -78,7 +77,7 @@ def latex(comparison: Comparison) -> str:
         panels |= {title: outcomes} if outcomes else {}
     bold = {metric: lowest(comparison.outcomes, metric) for metric in METRICS}
     columns = [_panel_lines(comparison.preset, outcomes, bold) for outcomes in panels.values()]
-    head = [" & ".join(["Method", *TITLES.values()] * len(panels)) + r" \\"]
+    head = [" & ".join(["Method", *map(str.capitalize, METRICS)] * len(panels)) + r" \\"]
     if len(panels) > 1:
         names = [rf"\multicolumn{{4}}{{c}}{{\textbf{{{name}}}}}" for name in panels]
         head = [" & ".join(names) + r" \\", r"\cmidrule(lr){1-4} \cmidrule(lr){5-8}", *head]
@@ -120,7 +119,7 @@ def latex_sizes(comparisons: Sequence[Comparison]) -> str:
             body.append(" & ".join(greys[name]) + r" \\")
     names = [rf"\multicolumn{{2}}{{c}}{{{escape(each.name)}}}" for each in comparisons]
     rules = [rf"\cmidrule(lr){{{2 + 2 * i}-{3 + 2 * i}}}" for i in range(len(comparisons))]
-    titles = [TITLES[metric] for _ in comparisons for metric in SIZES_METRICS]
+    titles = [metric.capitalize() for _ in comparisons for metric in SIZES_METRICS]
     head = [
         " & ".join(["", *names]) + r" \\",
         " ".join(rules),
@@ -184,8 +183,8 @@ def _short(half: float) -> str:
     return "$<$.001" if 0 < half < 0.0005 else f"{half:.3f}".removeprefix("0")
 
 
-def _paper_title(figure: PaperFigure | None) -> str:
-    if figure is None or not figure.unclear:
+def _paper_title(figure: PaperFigure) -> str:
+    if not figure.unclear:
         return _grey("paper")
     return _grey(f"paper, {'/'.join(figure.labels)}{MARK}")
 

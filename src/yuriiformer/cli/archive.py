@@ -1,4 +1,4 @@
-"""``yurii archive``: a suite's results in a small folder that needs no runs."""
+"""``yurii archive SUITE ARCHIVE``: a suite's results in a small folder that needs no runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    """``yurii archive SUITE ARCHIVE``"""
     flags = parse_flags("yurii archive", Flags(), arguments)
     if len(flags.folders) != 2:
         raise ConfigError("two folders are needed: yurii archive SUITE ARCHIVE")

@@ -1,4 +1,4 @@
-"""``yurii evaluate``: validation loss and downstream tasks of a trained model."""
+"""``yurii evaluate RUN``: validation loss and downstream tasks of a trained model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from typing import Any, Literal
 import tyro
 
 from yuriiformer.cli.parsing import parse_flags
-from yuriiformer.comparison.paper import paper_downstream, paper_preset, task_references
+from yuriiformer.comparison.paper import is_papers, paper_downstream, paper_preset, task_references
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import ConfigError, RunError, whole_number
 from yuriiformer.evaluation.evaluate import Evaluator, TaskOptions, check_tasks
 from yuriiformer.evaluation.local_tasks import parse_tasks
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
 from yuriiformer.evaluation.text import tasks_text, validation_text
-from yuriiformer.methods.catalog import paper
 from yuriiformer.runs.loading import LoadedModel
 
 
@@ -57,7 +56,6 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    """``yurii evaluate RUN``"""
     flags = parse_flags("yurii evaluate", Flags(), arguments)
     if flags.run == Path():
         raise ConfigError("the folder of a run is needed: yurii evaluate RUN")
@@ -99,11 +97,10 @@ def _say(flags: Flags, text: str) -> None:
 
 def _figures(loaded: LoadedModel) -> Mapping[str, float]:
     """The paper's, if this is one of its settings and one of its rules."""
-    rule = loaded.rule
-    if rule.name not in paper or paper[rule.name].assigns != rule.assigns:
+    if not loaded.saved or not is_papers(loaded.rule):
         return {}
-    setting = paper_preset(TrainConfig.from_dict(loaded.saved["config"])) if loaded.saved else None
-    return paper_downstream(setting, rule.name) or {}
+    setting = paper_preset(TrainConfig.from_dict(loaded.saved["config"]))
+    return paper_downstream(setting, loaded.rule.name) or {}
 
 
 class Bar:

@@ -1,4 +1,4 @@
-"""``yurii export``: a run's model for Hugging Face's transformers."""
+"""``yurii export RUN FOLDER``: a run's model for Hugging Face's transformers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from yuriiformer.cli.parsing import parse_flags
 
 @dataclass(frozen=True)
 class Flags:
-    """Write a run's model as a folder that AutoModelForCausalLM and AutoTokenizer open after
-    'import yuriiformer.huggingface': configuration, safetensors, tokeniser, a model card."""
+    """Write a run's model as a folder that AutoModelForCausalLM and AutoTokenizer open
+    after 'import yuriiformer.huggingface': configuration, safetensors, tokeniser, a model card."""
 
     run: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
     """The run's folder."""
@@ -27,7 +27,6 @@ class Flags:
 
 
 def run(arguments: list[str]) -> None:
-    """``yurii export RUN FOLDER``."""
     empty = Flags(tyro.MISSING, tyro.MISSING)
     flags = parse_flags("yurii export", empty, arguments)
 

@@ -1,4 +1,4 @@
-"""``yurii import``: a GPT-2 checkpoint as a model folder. (``import`` cannot name a module.)"""
+"""``yurii import SOURCE OUT``: a GPT-2 checkpoint as a model folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class Flags:
 
 
 def run(arguments: list[str]) -> None:
-    """``yurii import SOURCE OUT``."""
     empty = Flags(tyro.MISSING, tyro.MISSING)
     flags = parse_flags("yurii import", empty, arguments)
     if not flags.source.exists():

@@ -143,20 +143,14 @@ else:
             if each.name not in ("rule", "vocab_size", "valid_vocab")
         ],
         frozen=True,
+        namespace={"__doc__": ModelConfig.__doc__},
     )
-    Model.__doc__ = ModelConfig.__doc__
-
-
-def model_flags(base: ModelConfig) -> Model:
-    """The fields that are flags, as a configuration has them."""
-    return Model(**{each.name: getattr(base, each.name) for each in fields(Model)})
 
 
 def model_config(flags: Model, base: ModelConfig, rule: str | None) -> ModelConfig:
     """The configuration with the flags applied; its own rule is kept without reading a file."""
-    values = {each.name: getattr(flags, each.name) for each in fields(flags)}
     own = rule is None or rule == base.rule.name
-    return replace(base, **values, rule=base.rule if own else get_rule(rule or ""))
+    return replace(base, **vars(flags), rule=base.rule if own else get_rule(rule or ""))
 
 
 @dataclass(frozen=True)
@@ -177,3 +171,15 @@ def base_config(first: First, usual: str) -> TrainConfig:
     if first.preset is not None:
         raise ConfigError("--preset and --config both give a whole configuration: choose one")
     return read_config(first.config)
+
+
+def default_flags(base: TrainConfig, first: First, usual: str) -> dict[str, Any]:
+    """What the flags of a configuration are if they are not given."""
+    return {
+        "preset": first.preset or usual,
+        "config": first.config,
+        "rule": first.rule or base.model.rule.name,
+        "recipe": base.recipe,
+        "validation": base.validation,
+        "model": Model(**{each.name: getattr(base.model, each.name) for each in fields(Model)}),
+    }

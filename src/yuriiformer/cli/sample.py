@@ -1,4 +1,4 @@
-"""``yurii sample``: text from a trained model, as it comes."""
+"""``yurii sample RUN``: text from a trained model, as it comes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    """``yurii sample RUN``"""
     flags = parse_flags("yurii sample", Flags(), arguments)
     if flags.run == Path():
         raise ConfigError("the folder of a run is needed: yurii sample RUN")

@@ -1,4 +1,4 @@
-"""``yurii trace``: what happens inside a model, one text at a time."""
+"""``yurii trace RUN [RUN]``: what happens inside a model, one text at a time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    """``yurii trace RUN [RUN]``"""
     flags = parse_flags("yurii trace", Flags(), arguments)
     _check(flags)
     prompts = [read_prompt(prompt) or "" for prompt in flags.prompt]

@@ -15,7 +15,7 @@ from typing import Any
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
 from yuriiformer.comparison.statistics import Difference, Summary, holm, paired, summary
 from yuriiformer.comparison.study import Metric
-from yuriiformer.config import TrainConfig
+from yuriiformer.config import TrainConfig, differences
 from yuriiformer.errors import RunError, did_you_mean
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.methods.rule import Rule
@@ -92,8 +92,8 @@ class Outcome:
 
     @property
     def tokens_per_second(self) -> float | None:
-        first = self.arm.first.tokens_per_second
-        return self.arm.over_seeds("tokens_per_second").mean or first
+        mean = self.arm.over_seeds("tokens_per_second").mean
+        return mean or self.arm.first.tokens_per_second
 
     @property
     def parameters(self) -> float | None:
@@ -135,10 +135,6 @@ class Comparison:
         found: Summary = getattr(each, self.metric)
         return found
 
-    @property
-    def baseline_finished(self) -> bool:
-        return any(run.finished for run in self.baseline.runs)
-
     def ranked(self) -> list[Outcome]:
         """Those with a loss, lowest first: by the difference to the baseline over common seeds,
         for means over other seeds are of other runs; those without one by their means, last."""
@@ -165,9 +161,14 @@ def compare(
 ) -> Comparison:
     """Set arms beside a baseline: the one named, else gradient descent, else the first."""
     base = find_baseline(arms, baseline)
-    told = [replace(arm, differs=_differs(base, arm)) for arm in arms]
+    fields = {"run": numbers_of(base.first.config)}
+    told = [
+        replace(arm, differs=differences(fields, {"run": numbers_of(arm.first.config)}))
+        for arm in arms
+    ]
     metric: Metric = "final" if study is None else study.metric
-    tests = sum(len(_common(arm, base, metric)) > 1 for arm in told if arm.slug != base.slug)
+    own, others = set(base.values(metric)), [arm for arm in told if arm.slug != base.slug]
+    tests = sum(len(own & set(arm.values(metric))) > 1 for arm in others)
     outcomes = [_outcome(arm, base, max(1, tests), metric) for arm in told]
     ps = [None if each.arm.slug == base.slug else each.difference.p for each in outcomes]
     outcomes = [
@@ -189,10 +190,6 @@ def find_baseline(arms: Sequence[Arm], wanted: str | None) -> Arm:
         raise RunError(f"no arm {wanted!r} to compare with{hint}")
     plain = [arm for arm in arms if arm.rule.name == BASELINE]
     return plain[0] if plain else arms[0]
-
-
-def _common(arm: Arm, base: Arm, metric: Metric) -> set[int]:
-    return set(arm.values(metric)) & set(base.values(metric))
 
 
 def _outcome(arm: Arm, base: Arm, tests: int, metric: Metric) -> Outcome:
@@ -232,13 +229,6 @@ def numbers_of(config: TrainConfig) -> dict[str, Any]:
     coefficients, the seed and the machine do not."""
     parts = [part for name, part in config.to_dict().items() if name != "output"]
     return {key: value for part in parts for key, value in part.items() if key not in IGNORED}
-
-
-def _differs(base: Arm, arm: Arm) -> dict[str, tuple[Any, Any]]:
-    one, two = numbers_of(base.first.config), numbers_of(arm.first.config)
-    names = dict.fromkeys([*one, *two])
-    values = {name: (one.get(name), two.get(name)) for name in names}
-    return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
 
 
 def _remarks(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:

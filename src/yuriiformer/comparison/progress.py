@@ -23,8 +23,6 @@ RunState = Literal["waiting", "running", "elsewhere", "finished", "failed", "sto
 
 @dataclass
 class RunProgress:
-    """The progress of one run."""
-
     run: RunSpec
     state: RunState = "waiting"
     step: int = 0
@@ -90,14 +88,12 @@ class SuiteDisplay:
         self.said = time.monotonic()
         self.began = time.monotonic()
         if self.stream.isatty():
-            self._open()
+            from rich.console import Console  # noqa: PLC0415
+            from rich.live import Live  # noqa: PLC0415
 
-    def _open(self) -> None:
-        from rich.console import Console  # noqa: PLC0415
-        from rich.live import Live  # noqa: PLC0415
-
-        self.live = Live(console=Console(file=self.stream), refresh_per_second=4, transient=True)
-        self.live.start()
+            console = Console(file=self.stream)
+            self.live = Live(console=console, refresh_per_second=4, transient=True)
+            self.live.start()
 
     def say(self, text: str) -> None:
         try:
@@ -127,7 +123,10 @@ class SuiteDisplay:
             return
         if each.state == "finished":
             how = "was finished already" if before is None else "finished"
-            self.say(f"{name} {how}: {_losses(each)}")
+            end = f"{each.step} steps"
+            if each.val_loss is not None:
+                end = f"validation loss {each.val_loss:.4f}, best {_text(each.best) or 'none'}"
+            self.say(f"{name} {how}: {end}")
         elif each.state == "running":
             self.say(f"{name} " + (f"resumes from step {each.step}" if each.step else "begins"))
         elif each.state == "stopped" and before == "running":
@@ -179,12 +178,6 @@ def _most_interesting(runs: Sequence[RunProgress], rows: int) -> list[RunProgres
     order = ["running", "elsewhere", "failed", "stopped", "waiting", "finished"]
     chosen = sorted(runs, key=lambda each: order.index(each.state))[:rows]
     return [each for each in runs if each in chosen]
-
-
-def _losses(each: RunProgress) -> str:
-    if each.val_loss is None:
-        return f"{each.step} steps"
-    return f"validation loss {each.val_loss:.4f}, best {_text(each.best) or 'none'}"
 
 
 def _text(value: float | None) -> str:

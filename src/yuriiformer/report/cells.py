@@ -79,11 +79,9 @@ def lowest(outcomes: Sequence[Outcome], metric: str) -> set[str]:
     if len(outcomes) < 2:
         return found
     for standard in (True, False):
-        texts = {}
-        for each in outcomes:
-            mean = getattr(each, metric).mean
-            if each.arm.standard == standard and mean is not None and not each.arm.broken:
-                texts[each.arm.slug] = f"{mean:.3f}"
+        sound = [each for each in outcomes if each.arm.standard == standard and not each.arm.broken]
+        means = {each.arm.slug: getattr(each, metric).mean for each in sound}
+        texts = {slug: f"{mean:.3f}" for slug, mean in means.items() if mean is not None}
         least = min(texts.values(), key=float, default="")
         found |= {slug for slug, text in texts.items() if text == least}
     return found
@@ -198,8 +196,7 @@ def whole(value: float | None) -> str:
 
 
 def flops(comparison: Comparison, each: Outcome) -> Cell:
-    found = each.flops_a_token
-    return number(found, "{:.3g}", whole(found))
+    return number(each.flops_a_token, "{:.3g}", whole(each.flops_a_token))
 
 
 def size(value: float | None) -> Cell:

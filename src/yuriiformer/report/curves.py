@@ -16,7 +16,7 @@ from yuriiformer.runs.run import Run
 
 Axis = Literal["step", "tokens", "flops", "time"]
 TRAIN_SIGMA = 50 / 10_000  # of the steps
-VAL_SIGMA = {"openwebtext": 200 / 30_000}  # by the beginning of the preset's name, else none
+VAL_SIGMA = 200 / 30_000  # of OpenWebText; else none
 
 
 def mean_curve(curves: Sequence[tuple[Any, Any]]) -> tuple[NDArray[np.int64], Floats]:
@@ -86,9 +86,7 @@ def smoothed_curves(
     beginning, if they have not come so far."""
     sigma = TRAIN_SIGMA
     if kind == "val":
-        preset = comparison.preset or ""
-        fitting = [part for name, part in VAL_SIGMA.items() if preset.startswith(name)]
-        sigma = fitting[0] if fitting else 0.0
+        sigma = VAL_SIGMA if (comparison.preset or "").startswith("openwebtext") else 0.0
     curves = []
     for run in runs:
         own = run.curves

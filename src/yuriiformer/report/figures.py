@@ -62,8 +62,7 @@ def loss_curves(comparison: Comparison, x: Axis = "step") -> Figure:
         unit = time_unit(comparison) if x == "time" else (1.0, "")
         for arm in comparison.arms:
             for axes, kind in ((left, "train"), (right, "val")):
-                line = _arm_line(axes, comparison, arm, style[arm.slug], kind, x, unit[0])
-                if line is not None:
+                if line := _arm_line(axes, comparison, arm, style[arm.slug], kind, x, unit[0]):
                     lines[arm.label] = line  # the right one, where there are both
         for axes, title in ((left, "Training loss"), (right, "Validation loss")):
             axes.set_title(title)
@@ -109,8 +108,7 @@ def difference(comparison: Comparison) -> Figure:
         for arm in comparison.arms:
             if arm.slug == comparison.baseline.slug:
                 continue
-            line = _difference_line(axes, arm, comparison.baseline, style[arm.slug], CUT)
-            if line is not None:
+            if line := _difference_line(axes, arm, comparison.baseline, style[arm.slug], CUT):
                 lines[arm.label] = line
         if not lines:
             return nothing("No difference to show: no two arms have validations of one seed.")
@@ -200,8 +198,7 @@ def nesterov_polyak(comparison: Comparison) -> Figure:
         for column, pair in enumerate(pairs):
             top, below = grid[:, column]
             for arm in pair:
-                line = _arm_line(top, comparison, arm, style[arm.slug], cut=LATE)
-                if line is not None:
+                if line := _arm_line(top, comparison, arm, style[arm.slug], cut=LATE):
                     lines[arm.label] = line
             _difference_line(below, pair[0], pair[1], style[pair[0].slug], LATE)
             below.axhline(0, color=INK, lw=1.0)
@@ -223,8 +220,7 @@ def sizes(comparisons: Sequence[Comparison]) -> Figure:
         lines: dict[str, Line2D] = {}
         for axes, comparison in zip(row, comparisons, strict=True):
             for arm in comparison.arms:
-                line = _arm_line(axes, comparison, arm, style[arm.slug])
-                if line is not None:
+                if line := _arm_line(axes, comparison, arm, style[arm.slug]):
                     lines.setdefault(arm.label, line)
             axes.set_title(said(comparison.name))
             x_axis(axes, AXES["step"])
@@ -236,9 +232,7 @@ def sizes(comparisons: Sequence[Comparison]) -> Figure:
 
 
 def write_figures(
-    comparisons: Sequence[Comparison],
-    folder: Path,
-    formats: Sequence[str] = ("png", "svg", "pdf"),
+    comparisons: Sequence[Comparison], folder: Path, formats: Sequence[str] = ("png", "svg", "pdf")
 ) -> list[Path]:
     """All figures that have something to show; those of several comparisons bear their names."""
     figures: dict[str, Figure] = {}

@@ -17,8 +17,7 @@ def headline(comparison: Comparison) -> list[str]:
     """One to four sentences; a claim needs enough seeds."""
     ranked = comparison.ranked()
     if not ranked:
-        finished = any(run.finished for arm in comparison.arms for run in arm.runs)
-        if finished:
+        if any(run.finished for arm in comparison.arms for run in arm.runs):
             return ["No finished run has a validation loss at its end: nothing can be compared."]
         return ["No run has finished yet: curves are shown as far as they go."]
     base = comparison.baseline
@@ -30,10 +29,9 @@ def headline(comparison: Comparison) -> list[str]:
     if broken:
         what = "nothing is claimed of their means over the others"
         said.append(f"{_names(broken)} failed or diverged with some seeds; {what}.")
-    ranked = sound
-    others = [each for each in ranked if each.arm.slug != base.slug]
-    if others and comparison.baseline_finished:
-        known = len(others) == 1 and ranked[0] is others[0]  # then the first sentence is enough
+    others = [each for each in sound if each.arm.slug != base.slug]
+    if others and any(run.finished for run in base.runs):
+        known = len(others) == 1 and sound[0] is others[0]  # then the first sentence is enough
         apart = "" if known and _clear(others[0]) else _told_apart(others, base.label)
         said += [text for text in (apart, _speed(others)) if text]
     unfinished = [run for arm in comparison.arms for run in arm.runs if not run.finished]
@@ -53,22 +51,14 @@ def _first(best: Outcome, comparison: Comparison) -> str:
         return f"{text}." if alone else f"{text}; no other arm ends below it."
     if difference.mean is None:
         return f"{text}."
-    text += f", {_gap(difference.mean)} {comparison.baseline.label}"
-    if difference.p is None:
+    where = "below" if difference.mean < 0 else "above"
+    gap = f"{abs(difference.mean):.3f} {where}" if difference.mean else "the same as"
+    text += f", {gap} {comparison.baseline.label}"
+    if difference.p_holm is None:
         return f"{text} (one seed: no interval exists, and chance is not excluded)."
-    interval = f"95 % interval {_signed(difference.low)} to {_signed(difference.high)}"
-    p = difference.p_holm if difference.p_holm is not None else difference.p
-    return f"{text} ({interval}, {p_text(p)} after Holm's correction, {difference.n} seeds)."
-
-
-def _gap(mean: float) -> str:
-    if mean == 0:
-        return "the same as"
-    return f"{abs(mean):.3f} {'below' if mean < 0 else 'above'}"
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.3f}".replace("-", "−")
+    interval = f"{difference.low:+.3f} to {difference.high:+.3f}".replace("-", "−")
+    p = p_text(difference.p_holm)
+    return f"{text} (95 % interval {interval}, {p} after Holm's correction, {difference.n} seeds)."
 
 
 def p_text(p: float) -> str:
@@ -80,14 +70,16 @@ def _told_apart(others: Sequence[Outcome], base: str) -> str:
     tested = [each for each in others if each.difference.p_holm is not None]
     if not tested:
         return ""
-    lower: list[Outcome] = []
-    higher: list[Outcome] = []
+    groups: dict[str, list[Outcome]] = {"below": [], "above": []}
     unclear: list[Outcome] = []
     for each in tested:
-        group = lower if (each.difference.mean or 0.0) < 0 else higher
-        (group if _clear(each) else unclear).append(each)
-    groups = [(lower, "below"), (higher, "above")]
-    parts = [f"{_names(group)} {_end(group)} {where} {base}" for group, where in groups if group]
+        where = "below" if (each.difference.mean or 0.0) < 0 else "above"
+        (groups[where] if _clear(each) else unclear).append(each)
+    parts = [
+        f"{_names(group)} {'ends' if len(group) == 1 else 'end'} {where} {base}"
+        for where, group in groups.items()
+        if group
+    ]
     text = "; ".join(parts) + " by more than chance explains (5 % level)." if parts else ""
     if unclear:
         least = max(each.difference.detectable or 0.0 for each in unclear)
@@ -110,10 +102,6 @@ def _names(group: Sequence[Outcome]) -> str:
         return f"{len(group)} arms"
     labels = [each.arm.label for each in group]
     return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
-
-
-def _end(group: Sequence[Outcome]) -> str:
-    return "ends" if len(group) == 1 else "end"
 
 
 def _speed(others: Sequence[Outcome]) -> str:

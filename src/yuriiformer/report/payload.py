@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,21 +17,11 @@ from yuriiformer.display.page import Page
 from yuriiformer.methods.drawing.equations import unicode_equations
 from yuriiformer.methods.drawing.listing import human_count
 from yuriiformer.methods.rule import Rule
-from yuriiformer.report.curves import (
-    across_axis,
-    difference_curve,
-    drawn_runs,
-    mean_curve,
-    styles,
-)
+from yuriiformer.report.curves import across_axis, difference_curve, drawn_runs, mean_curve, styles
 from yuriiformer.report.downstream import TITLE, downstream_table
-from yuriiformer.report.headline import (
-    HYPOTHESES,
-    headline,
-    hypothesis_sentence,
-    hypothesis_table,
-)
+from yuriiformer.report.headline import HYPOTHESES, headline, hypothesis_sentence, hypothesis_table
 from yuriiformer.report.results import result_table
+from yuriiformer.report.tables import plain
 from yuriiformer.runs.run import Curves, Run
 
 SCRIPTS = "report_table.js report_curves.js report_coefficients.js report_text.js report.js"
@@ -60,7 +49,8 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
     said, remarks = [], []
     for each in comparisons:
         prefix = f"{each.name}: " if each.name else ""
-        said += [prefix + text for text in (*_asked(each), *headline(each))]
+        asked = [each.study.question, hypothesis_sentence(each)] if each.study else []
+        said += [prefix + text for text in (*asked, *headline(each)) if text]
         remarks += [prefix + text for text in each.remarks]
         remarks += [text for text in result_table(each).footnotes if text not in remarks]
     page = {
@@ -73,18 +63,7 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
         "commands": [{"what": what, "command": text} for what, text in extras.commands],
         "data": data_facts(first),
     }
-    return dict(rounded(page))
-
-
-def rounded(value: Any) -> Any:
-    """JSON has no NaN: what is not finite becomes null. Numbers need no more than six digits."""
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [rounded(each) for each in value]
-    if isinstance(value, float | np.floating):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return int(value) if isinstance(value, np.integer) else value
+    return dict(plain(page, digits=6))
 
 
 def _subtitle(comparison: Comparison) -> str:
@@ -96,7 +75,6 @@ def _subtitle(comparison: Comparison) -> str:
 
 
 def data_facts(run: Run) -> list[list[str]]:
-    """The facts about the data."""
     data = run.saved["data"]
     facts = [
         ("folder", data.get("folder")),
@@ -107,13 +85,6 @@ def data_facts(run: Run) -> list[list[str]]:
     ]
     known = [(name, value) for name, value in facts if value is not None]
     return [[name, f"{value:,}" if isinstance(value, int) else value] for name, value in known]
-
-
-def _asked(comparison: Comparison) -> list[str]:
-    """The study's question, and a sentence about its hypotheses."""
-    if comparison.study is None:
-        return []
-    return list(filter(None, [comparison.study.question, hypothesis_sentence(comparison)]))
 
 
 def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
@@ -170,14 +141,14 @@ def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, An
 
 
 def _run(run: Run) -> dict[str, Any]:
-    status: str = run.status
-    text = status
-    if run.status == "unfinished":
-        status, text = "running or stopped", f"{run.step:,} of {run.steps:,} steps"
+    more = {
+        "unfinished": f"{run.step:,} of {run.steps:,} steps",
+        "failed": f"failed: {run.failure}",
+    }
     return {
         "seed": run.seed,
-        "status": status,
-        "status_text": f"failed: {run.failure}" if run.status == "failed" else text,
+        "status": "running or stopped" if run.status == "unfinished" else run.status,
+        "status_text": more.get(run.status, run.status),
         "step": run.step,
         "steps": run.steps,
         "folder": str(run.folder),

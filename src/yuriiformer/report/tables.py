@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PaperFigure
 from yuriiformer.display.columns import aligned, display_width, printable, shortened
@@ -135,7 +137,7 @@ def json_data(comparison: Comparison) -> dict[str, Any]:
         "remarks": comparison.remarks,
         "arms": [_arm(comparison, each) for each in comparison.outcomes],
     }
-    return dict(_strict(data))
+    return dict(plain(data))
 
 
 def json_text(comparisons: Sequence[Comparison]) -> str:
@@ -144,7 +146,7 @@ def json_text(comparisons: Sequence[Comparison]) -> str:
     data = {
         "comparisons": [json_data(each) for each in comparisons],
         "studies": [{"title": each.title, "question": each.question} for each in studies],
-        "hypotheses": _strict([v.to_dict() for each in comparisons for v in each.verdicts]),
+        "hypotheses": plain([v.to_dict() for each in comparisons for v in each.verdicts]),
     }
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -182,12 +184,14 @@ def _paper(figure: PaperFigure) -> dict[str, Any]:
     return found
 
 
-def _strict(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
+def plain(value: Any, digits: int | None = None) -> Any:
+    """Data for JSON, which has no NaN and no infinity: they become null. Numbers are rounded to so
+    many digits, if it is said."""
     if isinstance(value, dict):
-        return {key: _strict(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+        return {key: plain(each, digits) for key, each in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(each, digits) for each in value]
+    if isinstance(value, float | np.floating):
+        rounded = float(value if digits is None else f"{value:.{digits}g}")
+        return rounded if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value

@@ -12,9 +12,8 @@ import pytest
 from tests.comparison.suites import command, definition, results
 from tests.launcher import yurii
 from tests.training.runs import tales
-from yuriiformer.comparison.display import SuiteDisplay, overall
 from yuriiformer.comparison.folder import RunSpec, SuiteFolder
-from yuriiformer.comparison.progress import RunProgress
+from yuriiformer.comparison.progress import RunProgress, SuiteDisplay, overall
 from yuriiformer.comparison.running import carry_out, last_words
 from yuriiformer.training.stop import Stopper
 

@@ -17,7 +17,7 @@ from yuriiformer.comparison.outcomes import Arm, compare
 from yuriiformer.display.curves import line_style, smooth
 from yuriiformer.display.figures import DIRECT, is_empty, said, spread
 from yuriiformer.methods.catalog import paper
-from yuriiformer.report.curves import difference_curve, shared_styles
+from yuriiformer.report.curves import difference_curve, styles
 from yuriiformer.report.figures import (
     _all_of,
     _write,
@@ -256,7 +256,7 @@ def test_coefficients_of_channels_show_their_range(tmp_path):
 def test_sizes_share_one_look(tmp_path):
     small = write_suite(tmp_path / "s", [GD, NESTEROV], seeds=1, name="small")
     medium = write_suite(tmp_path / "m", [VERLET, GD], seeds=1, name="medium")
-    assert shared_styles([small, medium]) == {GD: 0, NESTEROV: 1, VERLET: 2}
+    assert styles(small, medium) == {GD: 0, NESTEROV: 1, VERLET: 2}
     figure = sizes([small, medium])
     assert [axes.get_title() for axes in figure.axes] == ["small", "medium"]
     assert len(texts(figure)) == 3

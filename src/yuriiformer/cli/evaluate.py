@@ -1,4 +1,4 @@
-"""``yurii evaluate``: validation loss and downstream tasks of a trained model."""
+"""``yurii evaluate RUN``: validation loss and downstream tasks of a trained model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import tyro
 
 from yuriiformer.cli.parsing import parse_flags
-from yuriiformer.comparison.paper import paper_downstream, paper_preset, task_references
+from yuriiformer.comparison.paper import is_papers, paper_downstream, paper_preset, task_references
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import ConfigError, RunError, whole_number
 from yuriiformer.evaluation.evaluate import (
@@ -25,13 +25,14 @@ from yuriiformer.evaluation.evaluate import (
 )
 from yuriiformer.evaluation.local_tasks import parse_tasks
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
-from yuriiformer.methods.catalog import paper
 from yuriiformer.runs.loading import LoadedModel
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii evaluate``."""
+    """Measure a trained model: validation loss by the paper's protocol and exact over the
+    split, perplexity, bits per byte; with --tasks also downstream tasks. An evaluation that was
+    stopped resumes when it is given again."""
 
     run: tyro.conf.Positional[Path] = Path()
     """Folder of a run; or of a model, with --data."""
@@ -58,16 +59,8 @@ class Flags:
     """Print JSON."""
 
 
-DESCRIPTION = (
-    "Measure a trained model: validation loss by the paper's protocol and exact over the split, "
-    "perplexity, bits per byte; with --tasks also downstream tasks. An evaluation that was stopped "
-    "resumes when it is given again."
-)
-
-
 def run(arguments: list[str]) -> int:
-    """``yurii evaluate RUN``"""
-    flags = parse_flags("yurii evaluate", Flags(), arguments, DESCRIPTION)
+    flags = parse_flags("yurii evaluate", Flags(), arguments)
     if flags.run == Path():
         raise ConfigError("the folder of a run is needed: yurii evaluate RUN")
     for name in ("limit", "batch_tokens"):
@@ -108,11 +101,10 @@ def _say(flags: Flags, text: str) -> None:
 
 def _figures(loaded: LoadedModel) -> Mapping[str, float]:
     """The paper's, if this is one of its settings and one of its rules."""
-    rule = loaded.rule
-    if rule.name not in paper or paper[rule.name].assigns != rule.assigns:
+    if not loaded.saved or not is_papers(loaded.rule):
         return {}
-    setting = paper_preset(TrainConfig.from_dict(loaded.saved["config"])) if loaded.saved else None
-    return paper_downstream(setting, rule.name) or {}
+    setting = paper_preset(TrainConfig.from_dict(loaded.saved["config"]))
+    return paper_downstream(setting, loaded.rule.name) or {}
 
 
 class Bar:

@@ -1,4 +1,4 @@
-"""``yurii export``: a run's model for Hugging Face's transformers."""
+"""``yurii export RUN FOLDER``: a run's model for Hugging Face's transformers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from yuriiformer.cli.parsing import parse_flags
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii export``."""
+    """Write a run's model as a folder that AutoModelForCausalLM and AutoTokenizer open
+    after 'import yuriiformer.huggingface': configuration, safetensors, tokeniser, a model card."""
 
     run: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
     """The run's folder."""
@@ -25,16 +26,9 @@ class Flags:
     """The prepared data, if they have moved since the run (a trained tokeniser lies there)."""
 
 
-DESCRIPTION = (
-    "Write a run's model as a folder that AutoModelForCausalLM and AutoTokenizer open after "
-    "'import yuriiformer.huggingface': configuration, safetensors, tokeniser, a model card."
-)
-
-
 def run(arguments: list[str]) -> None:
-    """``yurii export RUN FOLDER``."""
     empty = Flags(tyro.MISSING, tyro.MISSING)
-    flags = parse_flags("yurii export", empty, arguments, DESCRIPTION)
+    flags = parse_flags("yurii export", empty, arguments)
 
     from yuriiformer.huggingface.export import export_run  # noqa: PLC0415  transformers are slow
 

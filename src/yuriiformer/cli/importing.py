@@ -1,4 +1,4 @@
-"""``yurii import``: a GPT-2 checkpoint as a model folder. (``import`` cannot name a module.)"""
+"""``yurii import SOURCE OUT``: a GPT-2 checkpoint as a model folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from yuriiformer.errors import ModelFileError
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii import``."""
+    """Turn a GPT-2 checkpoint into a model folder: its weights, biases and GELU under the rule
+    of the plain transformer. Nothing in the checkpoint is executed."""
 
     source: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="SOURCE")]]
     """A folder of Hugging Face's GPT2LMHeadModel, or a ckpt.pt of nanoGPT."""
@@ -22,16 +23,9 @@ class Flags:
     """Where to: a model folder, as load_model opens it."""
 
 
-DESCRIPTION = (
-    "Turn a GPT-2 checkpoint into a model folder: its weights, biases and GELU under the rule of "
-    "the plain transformer. Nothing in the checkpoint is executed."
-)
-
-
 def run(arguments: list[str]) -> None:
-    """``yurii import SOURCE OUT``."""
     empty = Flags(tyro.MISSING, tyro.MISSING)
-    flags = parse_flags("yurii import", empty, arguments, DESCRIPTION)
+    flags = parse_flags("yurii import", empty, arguments)
     if not flags.source.exists():
         raise ModelFileError(f"there is no {str(flags.source)!r}")
 

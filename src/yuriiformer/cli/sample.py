@@ -1,4 +1,4 @@
-"""``yurii sample``: text from a trained model, as it comes."""
+"""``yurii sample RUN``: text from a trained model, as it comes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from yuriiformer.runs.loading import LoadedModel, open_model
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii sample``."""
+    """Generate text with the model of a run. What is printed first is the prompt."""
 
     run: tyro.conf.Positional[Path] = Path()
     """Folder of a run."""
@@ -50,12 +50,8 @@ class Flags:
     """Print JSON."""
 
 
-DESCRIPTION = "Generate text with the model of a run. What is printed first is the prompt."
-
-
 def run(arguments: list[str]) -> int:
-    """``yurii sample RUN``"""
-    flags = parse_flags("yurii sample", Flags(), arguments, DESCRIPTION)
+    flags = parse_flags("yurii sample", Flags(), arguments)
     if flags.run == Path():
         raise ConfigError("the folder of a run is needed: yurii sample RUN")
     whole_number("-n", flags.n, 1)

@@ -1,4 +1,4 @@
-"""``yurii trace``: what happens inside a model, one text at a time."""
+"""``yurii trace RUN [RUN]``: what happens inside a model, one text at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ MOST_WORK = 250_000  # tokens times layers: some 50 MB of numbers
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii trace``."""
+    """Run a trained model on a text and record what happens, layer by layer and token by token:
+    norms, cosines and trajectories of the streams, attention's entropy, energies, the
+    prediction as it forms. Writes trace.json and depth.html, a page to explore it that needs no
+    network. The model computes what it always does, to the bit."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Folder of a run, or of two runs to be set side by side."""
@@ -51,17 +54,8 @@ class Flags:
     """Print the content of trace.json, and write nothing."""
 
 
-DESCRIPTION = (
-    "Run a trained model on a text and record what happens, layer by layer and token by token: "
-    "norms, cosines and trajectories of the streams, attention's entropy, energies, the prediction "
-    "as it forms. Writes trace.json and depth.html, a page to explore it that needs no network. "
-    "The model computes what it always does, to the bit."
-)
-
-
 def run(arguments: list[str]) -> int:
-    """``yurii trace RUN [RUN]``"""
-    flags = parse_flags("yurii trace", Flags(), arguments, DESCRIPTION)
+    flags = parse_flags("yurii trace", Flags(), arguments)
     _check(flags)
     prompts = [read_prompt(prompt) or "" for prompt in flags.prompt]
     loaded = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from yuriiformer.comparison.folder import RunSpec
 from yuriiformer.runs.metrics import MetricsTail
-from yuriiformer.training.display import duration
+from yuriiformer.display.columns import duration
 
 if TYPE_CHECKING:
     from rich.live import Live

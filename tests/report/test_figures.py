@@ -15,12 +15,11 @@ from tests.comparison.synthetic import arm, configuration, write_run, write_suit
 from tests.report.test_tables import HOSTILE
 from yuriiformer.comparison.outcomes import Arm, compare
 from yuriiformer.display.curves import line_style, smooth
-from yuriiformer.display.figures import DIRECT, is_empty, said, spread
+from yuriiformer.display.figures import DIRECT, is_empty, said, save_figure, spread
 from yuriiformer.methods.catalog import paper
 from yuriiformer.report.curves import difference_curve, styles
 from yuriiformer.report.figures import (
     _all_of,
-    _write,
     difference,
     loss_curves,
     momentum_pairs,
@@ -310,7 +309,9 @@ def test_the_same_results_give_the_same_bytes(tmp_path):
     one, two = (write_figures([comparison], tmp_path / name, ("svg",)) for name in ("a", "b"))
     for draw in (ranking, coefficients_over_depth):
         for paths, home in ((one, "a"), (two, "b")):
-            paths.extend(_write(draw(comparison), tmp_path / home, draw.__name__, ("png", "pdf")))
+            for kind in ("png", "pdf"):
+                path = tmp_path / home / f"{draw.__name__}.{kind}"
+                paths.append(save_figure(draw(comparison), path, dpi=200))
     assert {path.suffix for path in one} == {".svg", ".png", ".pdf"}
     assert [path.name for path in one] == [path.name for path in two]
     for first, second in zip(one, two, strict=True):

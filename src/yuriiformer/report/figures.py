@@ -7,6 +7,7 @@ the run. Lines are means over seeds, faint bands reach from the lowest seed to t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -235,16 +236,16 @@ def write_figures(
     comparisons: Sequence[Comparison], folder: Path, formats: Sequence[str] = ("png", "svg", "pdf")
 ) -> list[Path]:
     """All figures that have something to show; those of several comparisons bear their names."""
-    figures: dict[str, Figure] = {}
-    for comparison in comparisons:
-        prefix = f"{folder_name(comparison.name)}-" if len(comparisons) > 1 else ""
-        figures |= {f"{prefix}{name}": each for name, each in _all_of(comparison)}
-    if len(comparisons) > 1:
-        figures["sizes"] = sizes(comparisons)
+    several = len(comparisons) > 1
+    figures = (
+        (f"{folder_name(comparison.name)}-{name}" if several else name, figure)
+        for comparison in comparisons
+        for name, figure in _all_of(comparison)
+    )
     folder.mkdir(parents=True, exist_ok=True)
     return [
         save_figure(figure, folder / f"{name}.{kind}", dpi=200)
-        for name, figure in figures.items()
+        for name, figure in chain(figures, [("sizes", sizes(comparisons))] if several else [])
         for kind in formats
         if not is_empty(figure)
     ]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from yuriiformer.comparison.folder import RunSpec
-from yuriiformer.runs.metrics import MetricsTail
 from yuriiformer.display.columns import duration
+from yuriiformer.runs.metrics import MetricsTail
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -9,7 +9,7 @@ import yuriiformer as yf
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Query
 from yuriiformer.model.context import positions_and_mask
-from yuriiformer.model.generate import Predictor, Sampling, generate, stream, window_start
+from yuriiformer.model.generate import Predictor, Sampling, stream, window_start
 
 GREEDY = Sampling(temperature=0)
 CONTEXT, VALID = 8, 37
@@ -219,7 +219,7 @@ def test_rows_end():
 
 
 def test_no_tokens_asked_for():
-    assert torch.equal(generate(model(), PROMPT, 0), PROMPT)
+    assert torch.equal(model().generate(PROMPT, 0), PROMPT)
 
 
 def test_places():

@@ -207,29 +207,6 @@ def stream(
         model.train(was_training)
 
 
-def generate(
-    model: YuriiFormer,
-    tokens: Tensor,
-    max_new_tokens: int,
-    sampling: Sampling | None = None,
-    *,
-    seed: int = 0,
-    end: int | None = None,
-    cached: bool = True,
-) -> Tensor:
-    """Continue ``tokens`` (batch, token): the tokens given, and those drawn after them. A row that
-    has drawn ``end`` is padded with it."""
-    if not isinstance(tokens, Tensor) or tokens.ndim != 2:
-        shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
-        raise InputError(f"tokens to continue are a tensor (batch, token), not {shape}")
-    new = list(
-        stream(model, tokens.tolist(), max_new_tokens, sampling, seed=seed, end=end, cached=cached)
-    )
-    columns = [[end if token is None else token for token in column] for column in new]
-    added = torch.tensor(columns, dtype=tokens.dtype, device=tokens.device)
-    return torch.cat([tokens, added.reshape(len(new), len(tokens)).T], dim=1)
-
-
 def _check(prompts: Sequence[Sequence[int]], count: int, vocab_size: int) -> Rows:
     whole_number("max_new_tokens", count, 0, InputError)
     rows = [[int(token) for token in prompt] for prompt in prompts]

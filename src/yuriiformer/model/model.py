@@ -15,7 +15,7 @@ from yuriiformer.methods.interpreter import Observer, unit
 from yuriiformer.model.block import Block
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import BlockKVCache, Context
-from yuriiformer.model.generate import Sampling, generate
+from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.model.loss import IGNORE, mean_cross_entropy
 from yuriiformer.model.oracles import oracle_pair
 from yuriiformer.model.parameters import initialize
@@ -134,43 +134,44 @@ class YuriiFormer(nn.Module):
         Temperature 0 is greedy. A row that has drawn ``end`` is padded with it. For prompts of
         unequal lengths, and for streaming, see `yuriiformer.model.generate.stream`.
         """
+        if not isinstance(tokens, Tensor) or tokens.ndim != 2:
+            shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+            raise InputError(f"tokens to continue are a tensor (batch, token), not {shape}")
         sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
-        return generate(self, tokens, max_new_tokens, sampling, seed=seed, end=end)
+        new = list(stream(self, tokens.tolist(), max_new_tokens, sampling, seed=seed, end=end))
+        columns = [[end if token is None else token for token in column] for column in new]
+        added = torch.tensor(columns, dtype=tokens.dtype, device=tokens.device)
+        return torch.cat([tokens, added.reshape(len(new), len(tokens)).T], dim=1)
 
     def start_streams(self, tokens: Tensor, positions: Tensor) -> dict[str, Tensor]:
         """Every stream before the first block, as the rule says it starts."""
         main = self.starts["X_0"](tokens, positions)
         streams: dict[str, Tensor] = {}
-        for stream, start in self.streams.items():
+        for name, start in self.streams.items():
             if start == "zero":
                 # Not zeros_like: V must require a gradient here as in later blocks, or the first
                 # block would need its own compiled graph.
-                streams[stream] = 0.0 * main
-            elif stream == "X":
-                streams[stream] = main
+                streams[name] = 0.0 * main
+            elif name == "X":
+                streams[name] = main
             elif start == "tied":
-                streams[stream] = main.clone()  # an alias of X would need its own compiled graph
+                streams[name] = main.clone()  # an alias of X would need its own compiled graph
             else:
-                streams[stream] = self.starts[f"{stream}_0"](tokens, positions)
+                streams[name] = self.starts[f"{name}_0"](tokens, positions)
             if start == "normalized":
-                streams[stream] = unit(streams[stream])
+                streams[name] = unit(streams[name])
         return streams
 
     def num_parameters(self, *, velocity_table: bool = False) -> int:
         """Parameters by the paper's convention: no position tables, the tied table once, and
         token tables of other streams (v0) only on request."""
-        count = 0
-        for name, parameter in self.named_parameters():
-            if name.startswith("starts.") and ".positions." in name:
-                continue
-            if (
-                name.startswith("starts.")
-                and not name.startswith("starts.X_0.")
-                and not velocity_table
-            ):
-                continue
-            count += parameter.numel()
-        return count
+
+        def counts(name: str) -> bool:
+            if not name.startswith("starts."):
+                return True
+            return ".tokens." in name and (velocity_table or name.startswith("starts.X_0."))
+
+        return sum(p.numel() for name, p in self.named_parameters() if counts(name))
 
     def dead_parameters(self) -> list[str]:
         """Parameters that can never reach the logits; they are frozen."""

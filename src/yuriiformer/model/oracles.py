@@ -35,13 +35,7 @@ class Linear(nn.Linear):
     """
 
     def __init__(
-        self,
-        d_in: int,
-        d_out: int,
-        *,
-        bias: bool = False,
-        init_scale: float = 1.0,
-        parts: int = 1,
+        self, d_in: int, d_out: int, *, bias: bool = False, init_scale: float = 1.0, parts: int = 1
     ):
         self.init_scale, self.parts = init_scale, parts
         super().__init__(d_in, d_out, bias=bias)

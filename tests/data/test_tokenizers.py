@@ -46,8 +46,8 @@ def test_round_trip(small):
             assert tokenizer.decode(ids) == text
             assert tokenizer.end_of_text not in ids.tolist()  # the marker's letters are plain text
             assert not len(ids) or ids.max() < tokenizer.vocab_size
-        assert tokenizer.vocab_size <= tokenizer.padded_vocab_size < tokenizer.vocab_size + 64
-        assert tokenizer.padded_vocab_size % 64 == 0
+        assert tokenizer.vocab_size <= padded(tokenizer.vocab_size) < tokenizer.vocab_size + 64
+        assert padded(tokenizer.vocab_size) % 64 == 0
         assert tokenizer.decode([tokenizer.end_of_text]) == END_OF_TEXT
 
 

@@ -14,7 +14,7 @@ import torch
 from tests.data.shared import SHARED
 from tests.evaluation.items import ARC, HELLASWAG, byte_model, made_up, needs_tasks, read, real
 from tests.model.tiny import tiny
-from yuriiformer.data.tokenizers import GPT2, Bytes, Tokenizer
+from yuriiformer.data.tokenizers import GPT2, Bytes, Tokenizer, padded
 from yuriiformer.errors import ConfigError, DataError
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS, TaskSpec, local_task, parse_tasks
 
@@ -89,7 +89,7 @@ def uniform_scores(items: list[dict], tokenizer: Tokenizer) -> tuple[Fraction, F
 
 def check_uniform(data, tokenizer: Tokenizer, tasks, context: int) -> None:
     sizes = {"d_model": 4, "n_head": 1, "n_layer": 1, "context": context}
-    sizes |= {"vocab_size": tokenizer.padded_vocab_size, "valid_vocab": tokenizer.vocab_size}
+    sizes |= {"vocab_size": padded(tokenizer.vocab_size), "valid_vocab": tokenizer.vocab_size}
     model = tiny(**sizes)
     with torch.no_grad():
         model.token_table.zero_()

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -32,6 +32,7 @@ from yuriiformer.data.tokenizers import (
     Tokenizer,
     TrainedBPE,
     load_tokenizer,
+    padded,
     trained_size,
 )
 from yuriiformer.errors import DataError
@@ -84,22 +85,26 @@ def is_validation(seed: int, index: Any, fraction: float) -> Any:
     return uniform(hash_words(seed, _SPLIT, index)) < fraction
 
 
+def _splits(chunk: Chunk, places: Sequence[int], settings: Settings) -> list[Split]:
+    """The split of each document, by its place in the chunk."""
+    index = chunk.first + np.array(places, dtype=np.int64)
+    held_out = is_validation(settings.seed, index, settings.val_fraction)
+    return [chunk.split or ("val" if out else "train") for out in held_out]
+
+
 def tokenize_chunk(chunk: Chunk, settings: Settings, tokenizer: Tokenizer) -> Written:
     """Read a chunk and turn its documents into the bytes of both files."""
     reader = ChunkReader(strict=settings.strict)
     documents = reader.documents(chunk)
     kept = [(i, text) for i, text in enumerate(documents) if text]
     tokens = tokenizer.encode_batch([text for _, text in kept])
-    index = chunk.first + np.array([i for i, _ in kept], dtype=np.int64)
-    held_out = is_validation(settings.seed, index, settings.val_fraction)
+    splits = _splits(chunk, [i for i, _ in kept], settings)
     mark = np.array([tokenizer.end_of_text], dtype=np.uint16)
     pieces: dict[Split, list[Any]] = {split: [] for split in SPLITS}
     result = Written({})
-    for (_, text), ids, out in zip(kept, tokens, held_out, strict=True):
-        split: Split = chunk.split or ("val" if out else "train")
+    for (_, text), ids, split in zip(kept, tokens, splits, strict=True):
         pieces[split] += [ids, mark] if settings.end_mark == "after" else [mark, ids]
-        one = Tally(1, len(ids) + 1, len(text.encode()))
-        result.tallies[split].add(one)
+        result.tallies[split].add(Tally(1, len(ids) + 1, len(text.encode())))
     for split, parts in pieces.items():
         whole = np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint16)
         result.data[split] = whole.astype("<u2").tobytes()
@@ -165,10 +170,9 @@ def _training_texts(source: Source, settings: Settings) -> Iterator[str]:
     taken = 0
     for chunk in source.chunks():
         documents = ChunkReader(strict=settings.strict).documents(chunk)
-        index = chunk.first + np.arange(len(documents))
-        held_out = is_validation(settings.seed, index, settings.val_fraction)
-        for document, out in zip(documents, held_out, strict=True):
-            if document and chunk.split != "val" and (chunk.split == "train" or not out):
+        splits = _splits(chunk, range(len(documents)), settings)
+        for document, split in zip(documents, splits, strict=True):
+            if document and split == "train":
                 yield document
                 taken += len(document)
         if taken > BPE_SAMPLE:
@@ -280,7 +284,7 @@ def _meta(
         "tokenizer": {
             "name": settings.tokenizer,
             "vocab_size": tokenizer.vocab_size,
-            "padded_vocab_size": tokenizer.padded_vocab_size,
+            "padded_vocab_size": padded(tokenizer.vocab_size),
             "end_of_text": tokenizer.end_of_text,
         },
         "splits": splits,

@@ -27,10 +27,6 @@ class Tokenizer(Protocol):
     vocab_size: int
     end_of_text: int
 
-    @property
-    def padded_vocab_size(self) -> int:
-        """Rows of a model's token table."""
-
     def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
         """The tokens of each document; a marker inside one is ordinary text."""
 
@@ -39,13 +35,14 @@ class Tokenizer(Protocol):
 
 
 def padded(vocab_size: int) -> int:
-    """A multiple of 64, as nanoGPT pads 50,257 to 50,304: faster products, ids never used."""
+    """Rows of a model's token table: a multiple of 64, as nanoGPT pads 50,257 to 50,304. Products
+    are faster, and the ids are never used."""
     return -(-vocab_size // 64) * 64
 
 
 def check_ids(real: int, tokenizer: Tokenizer) -> None:
     """That a model of so many real ids has those of the tokeniser."""
-    if real not in (tokenizer.vocab_size, tokenizer.padded_vocab_size):
+    if real not in (tokenizer.vocab_size, padded(tokenizer.vocab_size)):
         raise DataError(
             f"the model has {real} token ids, but the tokeniser {tokenizer.name} has "
             f"{tokenizer.vocab_size}: they do not belong together"
@@ -88,15 +85,7 @@ def gpt2_tokenizer() -> Any:
     )
 
 
-class _Padded:
-    vocab_size: int
-
-    @property
-    def padded_vocab_size(self) -> int:
-        return padded(self.vocab_size)
-
-
-class GPT2(_Padded):
+class GPT2:
     name, vocab_size, end_of_text = "gpt2", 50257, 50256
 
     def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
@@ -119,7 +108,7 @@ class GPT2(_Padded):
         return text
 
 
-class Bytes(_Padded):
+class Bytes:
     name, vocab_size, end_of_text = "bytes", 257, 256
 
     def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
@@ -133,7 +122,7 @@ class Bytes(_Padded):
         return b"".join(pieces).decode("utf-8", "replace")
 
 
-class TrainedBPE(_Padded):
+class TrainedBPE:
     """A byte-level BPE of Hugging Face's tokenizers, kept beside the data."""
 
     def __init__(self, inner: Any) -> None:

@@ -53,11 +53,15 @@ def _pool(kind: str, forms: tuple[str, ...], text: str) -> Pool:
     return Pool(("it",), tuple((word,) for word in listed))
 
 
+def _text(name: str) -> str:
+    """A file of this folder, comments left out."""
+    text = resources.files("yuriiformer.data.tales").joinpath(name).read_text("utf-8")
+    return "\n".join(line.rstrip() for line in text.split("\n") if not line.startswith("#"))
+
+
 def _read() -> dict[str, Pool]:
-    text = resources.files("yuriiformer.data.tales").joinpath("words.txt").read_text("utf-8")
-    lines = [line.rstrip() for line in text.split("\n") if not line.startswith("#")]
     found = {}
-    for block in "\n".join(lines).strip().split("\n\n"):
+    for block in _text("words.txt").strip().split("\n\n"):
         head, _, words = block.partition("\n")
         name, kind, *forms = head.split()
         found[name] = _pool(kind, tuple(forms), words.replace("|\n", "|").strip())
@@ -170,13 +174,7 @@ class _Compiler:
         return Draw(slot, pool, place, tuple(apart.split(",")) if apart else ())
 
 
-def _grammar() -> str:
-    """The text of the grammar, comments left out."""
-    text = resources.files("yuriiformer.data.tales").joinpath("grammar.txt").read_text("utf-8")
-    return "\n".join(line for line in text.split("\n") if not line.startswith("#"))
-
-
 @cache
 def root() -> Choice:
     """The grammar, compiled when the first story is told or read."""
-    return _Compiler(_grammar()).rule("story")
+    return _Compiler(_text("grammar.txt")).rule("story")

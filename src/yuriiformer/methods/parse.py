@@ -13,16 +13,7 @@ import warnings
 from dataclasses import dataclass
 
 from yuriiformer.errors import RuleError, did_you_mean
-from yuriiformer.methods.tree import (
-    Assign,
-    Binary,
-    Call,
-    Expr,
-    Name,
-    Negate,
-    Number,
-    Place,
-)
+from yuriiformer.methods.tree import Assign, Binary, Call, Expr, Name, Negate, Number, Place
 
 ORACLES = ("attn", "mlp")
 NORMS = ("norm", "unit")  # LN_v, and a LayerNorm without gain

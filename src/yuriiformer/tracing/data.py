@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -36,15 +36,9 @@ def _round(value: float) -> float | int | None:
 def text_data(name: str, trace: Trace, piece: Piece) -> dict[str, Any]:
     """One text. ``piece`` gives the text of a token."""
     targets = [None if t == IGNORE else t for t in trace.targets.tolist()]
-    per_step = {
-        quantity: [None if value is None else numbers(value) for value in values]
-        for quantity, values in trace.by_step.items()
-        if any(value is not None for value in values)
-    }
     heads = {
-        quantity: [None if value is None else numbers(value.mean(-1)) for value in values]
+        quantity: [None if value is None else value.mean(-1) for value in values]
         for quantity, values in trace.heads.items()
-        if any(value is not None for value in values)
     }
     depths = trace.lens.effective_depth.tolist()
     return {
@@ -53,8 +47,8 @@ def text_data(name: str, trace: Trace, piece: Piece) -> dict[str, Any]:
         "pieces": [piece(token) for token in trace.tokens.tolist()],
         "targets": targets,
         "target_pieces": [None if t is None else piece(t) for t in targets],
-        "by_step": per_step,
-        "heads": heads,
+        "by_step": _known(trace.by_step),
+        "heads": _known(heads),
         "by_layer": {name: numbers(value) for name, value in trace.by_layer.items()},
         "whole": {name: numbers(value) for name, value in trace.whole.items()},
         "top": _top(trace, piece),
@@ -68,6 +62,15 @@ def text_data(name: str, trace: Trace, piece: Piece) -> dict[str, Any]:
             }
             for kind, found in trace.principal.items()
         },
+    }
+
+
+def _known(quantities: dict[str, list[Tensor | None]]) -> dict[str, Any]:
+    """Those that have a meaning for some step."""
+    return {
+        name: [None if value is None else numbers(value) for value in values]
+        for name, values in quantities.items()
+        if any(value is not None for value in values)
     }
 
 
@@ -92,7 +95,6 @@ def run_data(
         first = first or replace(trace, by_step={}, heads={})
         texts.append(text_data(name, trace, piece))
     assert first is not None
-    names = list(config.rule.coefficients)
     return {
         "rule": config.rule.to_dict(),
         "n_layer": config.n_layer,
@@ -103,11 +105,8 @@ def run_data(
         "streams": list(model.streams),
         "coefficients": {
             name: numbers(torch.tensor([c[name] for c in first.coefficients], dtype=torch.float64))
-            for name in names
+            for name in config.rule.coefficients
         },
-        "steps": [
-            {"layer": s.layer, "index": s.index, "name": s.name, "kind": s.kind, "call": s.call}
-            for s in first.steps
-        ],
+        "steps": [asdict(step) for step in first.steps],
         "texts": texts,
     }

@@ -162,9 +162,14 @@ def _look(model: YuriiFormer, rows: Sequence[Tensor], targets: Tensor, top: int)
 
 def _log_probabilities(model: YuriiFormer, X: Tensor) -> Tensor:
     """In the model's precision up to the logits, as it computes them itself, then in float64."""
+    return F.linear(normed(model, X), model.token_table).cpu().double().log_softmax(-1)
+
+
+def normed(model: YuriiFormer, X: Tensor) -> Tensor:
+    """After the final norm, as the output projection gets it."""
     table = model.token_table
-    hidden = model.norm(X.to(table.device, table.dtype))
-    return F.linear(hidden, table).cpu().double().log_softmax(-1)
+    result: Tensor = model.norm(X.to(table.device, table.dtype))
+    return result
 
 
 def _settled(best: Tensor) -> Tensor:

@@ -18,12 +18,7 @@ QUANTITIES = "lens_loss lens_rank lens_kl norm_X norm_V step_length turning".spl
 SCRIPTS = """depth_data.js depth_lines.js depth_tokens.js depth_lens.js depth_plane.js
     depth_curves.js depth_heads.js depth_text.js depth.js""".split()
 
-PAGE = Page(
-    room="tracing",
-    body="depth.html",
-    styles=("depth.css",),
-    scripts=tuple(SCRIPTS),
-)
+PAGE = Page(room="tracing", body="depth.html", styles=("depth.css",), scripts=tuple(SCRIPTS))
 
 
 def depth_payload(

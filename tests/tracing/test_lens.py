@@ -13,8 +13,7 @@ from tests.model.tiny import tiny, tokens, unsettle
 from tests.tracing.test_recorder import CLOSE, traced
 from yuriiformer.model.context import Context
 from yuriiformer.tracing import measures
-from yuriiformer.tracing.data import run_data
-from yuriiformer.tracing.page import trace_text
+from yuriiformer.tracing.page import run_data, trace_text
 
 
 @torch.no_grad()

@@ -17,8 +17,7 @@ from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, DataError, InputError, RunError, whole_number
 from yuriiformer.files import write_text
 from yuriiformer.runs.loading import LoadedModel, open_model
-from yuriiformer.tracing.data import KIND, VERSION, run_data
-from yuriiformer.tracing.page import PAGE, depth_payload, trace_text
+from yuriiformer.tracing.page import KIND, PAGE, VERSION, depth_payload, run_data, trace_text
 from yuriiformer.tracing.recorder import Trace, trace
 
 MOST_TOP = 100

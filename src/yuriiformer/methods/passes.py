@@ -16,36 +16,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from yuriiformer.methods.parse import NORMS, ORACLES
-from yuriiformer.methods.tree import (
-    NOWHERE,
-    Assign,
-    Binary,
-    Call,
-    Expr,
-    Name,
-    Negate,
-    Place,
-    names,
-    walk,
-)
+from yuriiformer.methods.tree import Assign, Binary, Call, Expr, Name, Placed, mapped, names, walk
 
 if TYPE_CHECKING:
     from yuriiformer.methods.rule import Rule
 
 
 @dataclass(frozen=True)
-class Query:
+class Query(Placed):
     """One oracle call: ``target`` holds the answer, ``call`` counts calls of this oracle from 0."""
 
     target: str
     oracle: str
     argument: Expr
     call: int
-    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def value(self) -> Expr:
@@ -102,23 +90,20 @@ def lower(assigns: Iterable[Assign]) -> tuple[Step, ...]:
     count: Counter[str] = Counter()
 
     def visit(node: Expr) -> Expr:
-        if isinstance(node, Binary):
-            return replace(node, left=visit(node.left), right=visit(node.right))
-        if isinstance(node, Negate):
-            return replace(node, operand=visit(node.operand))
+        node = mapped(node, visit)
         if not isinstance(node, Call):
             return node
-        arguments = tuple(visit(argument) for argument in node.arguments)
         number = count[node.function]
         if node.function in ORACLES:
             count[node.function] += 1
             target = f"{node.function}[{number}]"  # cannot clash: users cannot write such a name
-            steps.append(Query(target, node.function, arguments[0], number, node.place))
-            return Name(target, node.place)
+            (argument,) = node.arguments
+            steps.append(Query(target, node.function, argument, number, place=node.place))
+            return Name(target, place=node.place)
         if node.function in NORMS:
             count[node.function] += 1
-            return replace(node, arguments=arguments, number=number)
-        return replace(node, arguments=arguments)
+            return replace(node, number=number)
+        return node
 
     for assign in assigns:
         steps.append(replace(assign, value=visit(assign.value)))
@@ -216,15 +201,9 @@ def _structure(rule: Rule, assigns: tuple[Assign, ...]) -> tuple[Any, ...]:
 def _reduced(node: Expr, same: Mapping[str, Expr]) -> Expr:
     if isinstance(node, Name):
         return same.get(node.id, node)
-    if isinstance(node, Negate):
-        return replace(node, operand=_reduced(node.operand, same))
-    if isinstance(node, Call):
-        return replace(node, arguments=tuple(_reduced(each, same) for each in node.arguments))
-    if isinstance(node, Binary):
-        if node.op in "+-" and _is_lookahead(node.right):
-            return _reduced(node.left, same)
-        return replace(node, left=_reduced(node.left, same), right=_reduced(node.right, same))
-    return node
+    if isinstance(node, Binary) and node.op in "+-" and _is_lookahead(node.right):
+        return _reduced(node.left, same)
+    return mapped(node, lambda part: _reduced(part, same))
 
 
 def _is_lookahead(node: Expr) -> bool:

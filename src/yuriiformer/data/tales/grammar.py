@@ -1,6 +1,6 @@
 """Tales: an endless corpus of children's stories whose log-probability is known exactly.
 
-A story is a walk through a small grammar (``grammar.txt``, ``words``). Every choice on
+A story is a walk through a small grammar (``grammar.txt``, ``words.txt``). Every choice on
 the way has a known probability, and the text determines the choices: wherever the walk may go
 several ways, no beginning of one way is a beginning of another (the tests prove it of the whole
 grammar).

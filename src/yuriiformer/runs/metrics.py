@@ -169,8 +169,10 @@ def read_curves(path: Path) -> Curves:
         if "exact_loss" in record:
             exact = (step, _number(record["exact_loss"]))
         if record.get("coefficients"):
-            lists = {n: v for n, v in record["coefficients"].items() if isinstance(v, list)}
-            coefficients.append((step, {n: [_number(v) for v in vs] for n, vs in lists.items()}))
+            parts = record["coefficients"].items()
+            lists = {name: part for name, part in parts if isinstance(part, list)}
+            numbers = {name: [*map(_number, part)] for name, part in lists.items()}
+            coefficients.append((step, numbers))
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)
     val = np.array(validations, dtype=np.float64).reshape(-1, 2)
     speeds = table[:, 3][np.isfinite(table[:, 3])]

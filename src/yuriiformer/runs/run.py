@@ -153,7 +153,7 @@ def read_run(folder: Path, failure: str | None = None) -> Run:
     saved = place.read_config()
     if failure is None and place.nonfinite_file.exists():
         step = read_json(place.nonfinite_file).get("step")
-        failure = f"{'a step' if step is None else f'step {step}'} was not finite"
+        failure = "a step was not finite" if step is None else f"step {step} was not finite"
     return Run(
         folder,
         with_all_fields(saved, place.config_file),

@@ -20,6 +20,7 @@ from yuriiformer.costs.op_counter import Watcher
 from yuriiformer.methods.passes import Program, Segment
 from yuriiformer.methods.tree import Binary, Call, Name, walk
 from yuriiformer.model.config import ModelConfig
+from yuriiformer.model.context import Context
 from yuriiformer.model.device import autocast
 
 CPU = torch.device("cpu")

@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from yuriiformer.cli.parsing import parse_flags
+from yuriiformer.cli.parsing import parse_flags, print_remarks
 from yuriiformer.comparison.paper import is_papers, paper_downstream, paper_preset, task_references
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import ConfigError, RunError, whole_number
@@ -34,8 +34,8 @@ class Flags:
     split, perplexity, bits per byte; with --tasks also downstream tasks. An evaluation that was
     stopped resumes when it is given again."""
 
-    run: tyro.conf.Positional[Path] = Path()
-    """Folder of a run; or of a model, with --data."""
+    model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="MODEL")]]
+    """A run, a checkpoint, a model folder, an export, a GPT-2; without a run, --data is needed."""
     checkpoint: Literal["best", "final", "last"] | None = None
     """Which; the best by validation loss if not given."""
     tasks: tuple[str, ...] = ()
@@ -60,9 +60,7 @@ class Flags:
 
 
 def run(arguments: list[str]) -> int:
-    flags = parse_flags("yurii evaluate", Flags(), arguments)
-    if flags.run == Path():
-        raise ConfigError("the folder of a run is needed: yurii evaluate RUN")
+    flags = parse_flags("yurii evaluate", Flags(tyro.MISSING), arguments)
     for name in ("limit", "batch_tokens"):
         if getattr(flags, name) is not None:
             whole_number(f"--{name.replace('_', '-')}", getattr(flags, name), 1)
@@ -71,8 +69,9 @@ def run(arguments: list[str]) -> int:
         raise ConfigError("nothing to do: --no-validation without --tasks")
     check_tasks(tasks, flags.tasks_data)
     evaluator = Evaluator.open(
-        flags.run, flags.checkpoint, data=flags.data, out=flags.out, device=flags.device
+        flags.model, flags.checkpoint, data=flags.data, out=flags.out, device=flags.device
     )
+    print_remarks(evaluator.loaded.remarks)
     found: dict[str, Any] = {**evaluator.about, "results": str(evaluator.out)}
     try:
         if flags.validation:

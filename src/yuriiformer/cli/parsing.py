@@ -72,6 +72,12 @@ def read_prompt(given: str | None) -> str | None:
     return given
 
 
+def print_remarks(remarks: Sequence[str]) -> None:
+    """What the user should know about the model that was chosen."""
+    for remark in remarks:
+        print(f"note: {remark}", file=sys.stderr)
+
+
 def check_folder(out: Path, name: str, kind: str) -> None:
     """A folder to write into: new, empty, or an earlier one of the same kind, as ``kind`` in its
     file ``name`` says. Nothing else is overwritten."""

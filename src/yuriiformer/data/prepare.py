@@ -31,7 +31,9 @@ from yuriiformer.data.tokenizers import (
     TOKENIZER_FILE,
     Tokenizer,
     TrainedBPE,
+    find_fast_tokenizer,
     load_tokenizer,
+    needs_file,
     padded,
     trained_size,
 )
@@ -51,7 +53,8 @@ class Settings:
     """How documents become tokens.
 
     Args:
-        tokenizer: ``gpt2``, ``bytes`` or ``bpe:N``.
+        tokenizer: ``gpt2``, ``bytes``, ``bpe:N``, or ``hf:PATH``, a fast tokeniser of Hugging
+            Face's library: its ``tokenizer.json``, or the folder that holds it.
         seed: decides which documents are validation.
         val_fraction: a document is validation when hash(seed, index) falls below this.
         end_mark: an end-of-text token ``after`` every document, or only ``between`` documents.
@@ -151,8 +154,14 @@ def prepare(
 
 
 def _tokenizer(source: Source, folder: Path, settings: Settings) -> Tokenizer:
-    """The tokeniser; one that has to be trained is trained once and kept."""
+    """The tokeniser; one that is not built in is trained or copied once, and kept."""
     size = trained_size(settings.tokenizer)
+    if size is None and needs_file(settings.tokenizer):
+        found, kept = find_fast_tokenizer(Path(settings.tokenizer[3:])), folder / TOKENIZER_FILE
+        if kept.is_file() and kept.read_text(encoding="utf-8") != found.to_text():
+            raise DataError(f"{settings.tokenizer} has changed since: start again with --restart")
+        write_text(kept, found.to_text())
+        return found
     if size is None or (folder / TOKENIZER_FILE).is_file():
         return load_tokenizer(settings.tokenizer, folder)
     trained = TrainedBPE.train(_training_texts(source, settings), size)
@@ -225,7 +234,10 @@ def _map(
             yield chunk, tokenize_chunk(chunk, settings, tokenizer)
         return
     pool = ProcessPoolExecutor(
-        workers, get_context("spawn"), initializer=_start_worker, initargs=(settings, folder)
+        workers,
+        get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(settings, tokenizer.name, folder, tokenizer.end_of_text),
     )
     waiting: deque[tuple[Chunk, Future[Written]]] = deque()
     try:
@@ -249,7 +261,7 @@ def _map(
 _worker: dict[str, Any] = {}
 
 
-def _start_worker(settings: Settings, folder: Path) -> None:
+def _start_worker(settings: Settings, tokenizer: str, folder: Path, end_of_text: int) -> None:
     """The parent handles interrupts; a worker ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
@@ -261,7 +273,7 @@ def _start_worker(settings: Settings, folder: Path) -> None:
 
     threading.Thread(target=leave_with_parent, daemon=True).start()
     _worker["settings"] = settings
-    _worker["tokenizer"] = load_tokenizer(settings.tokenizer, folder)
+    _worker["tokenizer"] = load_tokenizer(tokenizer, folder, end_of_text)
 
 
 def _work(chunk: Chunk) -> Written:
@@ -282,7 +294,7 @@ def _meta(
         "yuriiformer": yuriiformer.__version__,
         "dtype": "uint16",
         "tokenizer": {
-            "name": settings.tokenizer,
+            "name": tokenizer.name,
             "vocab_size": tokenizer.vocab_size,
             "padded_vocab_size": padded(tokenizer.vocab_size),
             "end_of_text": tokenizer.end_of_text,

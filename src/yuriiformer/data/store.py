@@ -83,7 +83,8 @@ class TokenStore:
     def tokenizer(self) -> Tokenizer:
         if self.meta is None:
             raise DataError(f"{self.folder} has no {META}: its tokeniser is not known")
-        return load_tokenizer(self.meta["tokenizer"]["name"], self.folder)
+        known = self.meta["tokenizer"]
+        return load_tokenizer(known["name"], self.folder, known["end_of_text"])
 
     def sequences(
         self, split: Split, starts: NDArray[np.int64], context: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class Evaluator:
     of the results. What was measured of the same weights before is not measured again."""
 
     loaded: LoadedModel
-    store: TokenStore
+    data: Path | None
     out: Path
 
     @classmethod
@@ -54,11 +55,17 @@ class Evaluator:
     ) -> Evaluator:
         places = [data] if data else []
         loaded = open_model(path, checkpoint, places, device=choose_device(device))
-        store = TokenStore.open(data) if data else loaded.store
-        model = loaded.model.config
+        home = loaded.path.resolve()
+        beside = home.with_name(f"{home.name}-evaluation")
+        return cls(loaded, data, out or (home / "evaluation" if loaded.saved else beside))
+
+    @cached_property
+    def store(self) -> TokenStore:
+        """The data; tasks need none."""
+        store = TokenStore.open(self.data) if self.data else self.loaded.store
+        model = self.loaded.model.config
         store.check_model(model.vocab_size, model.valid_vocab)
-        beside = path.resolve().with_name(f"{path.resolve().name}-evaluation")
-        return cls(loaded, store, out or (path / "evaluation" if loaded.saved else beside))
+        return store
 
     @property
     def about(self) -> Result:
@@ -141,7 +148,7 @@ class Evaluator:
         found: Result = {}
         lm = YuriiLM(
             self.loaded.model,
-            self.store.tokenizer(),
+            self.loaded.need_tokenizer(),
             batch_tokens=batch_tokens,
             cache=self.out / "cache.jsonl",
             tell=tell,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from yuriiformer.huggingface.export import export_model, export_run
-from yuriiformer.huggingface.importing import import_gpt2, import_nanogpt
 from yuriiformer.huggingface.model import YuriiFormerConfig, YuriiFormerForCausalLM
+from yuriiformer.model.foreign import import_gpt2, import_nanogpt
 
 __all__ = [
     "YuriiFormerConfig",

@@ -19,18 +19,15 @@ from transformers.utils import logging
 from yuriiformer.data.tokenizers import (
     END_OF_TEXT,
     Tokenizer,
-    TrainedBPE,
     check_ids,
     gpt2_tokenizer,
-    trained_size,
 )
-from yuriiformer.errors import DataError, ModelFileError, RunError
+from yuriiformer.errors import DataError, ModelFileError
 from yuriiformer.files import new_folder, read_json, sync
 from yuriiformer.huggingface.model import YuriiFormerConfig, YuriiFormerForCausalLM
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.files import unwrap
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.runs.checkpoint import BEST, FINAL, LAST
 from yuriiformer.runs.loading import open_model
 
 README = "README.md"
@@ -103,24 +100,24 @@ def _no_bars() -> Iterator[None]:
 
 
 def export_run(
-    run: str | Path, folder: str | Path, checkpoint: str = BEST, *, data: str | Path | None = None
+    path: str | Path,
+    folder: str | Path,
+    checkpoint: str | None = None,
+    *,
+    data: str | Path | None = None,
 ) -> Tokenizer | None:
-    """Write a run's model and its data's tokeniser; gives that, or None where it is not known.
+    """Write any model that `open_model` opens, with its tokeniser; gives that, or None where it is
+    not known.
 
     Args:
-        run: the run's folder.
+        path: a run, a checkpoint, a model folder, an export, a GPT-2.
         folder: where to; a folder of its own.
-        checkpoint: ``best`` (by validation loss), ``final`` or ``last``.
-        data: the prepared data, if they have moved (a trained tokeniser is stored with them).
+        checkpoint: of a run: ``best`` (by validation loss; the default), ``final`` or ``last``.
+        data: the prepared data, if they have moved and hold the tokeniser.
     """
-    if checkpoint not in (BEST, FINAL, LAST):
-        raise RunError(f"there is no checkpoint {checkpoint!r}: use {BEST}, {FINAL} or {LAST}")
-    loaded = open_model(run, checkpoint, [] if data is None else [Path(data)])
-    known = loaded.saved.get("data", {})
-    # nanoGPT's files do not say their tokeniser
-    tokenizer = None if known.get("tokenizer") is None else loaded.tokenizer
-    export_model(loaded.model, folder, tokenizer)
-    return tokenizer
+    loaded = open_model(path, checkpoint, [] if data is None else [Path(data)])
+    export_model(loaded.model, folder, loaded.tokenizer)
+    return loaded.tokenizer
 
 
 CARD = """\
@@ -214,31 +211,31 @@ def fast_tokenizer(tokenizer: Tokenizer, context: int) -> Any:
     spells it; for ours its letters are plain text (there: ``split_special_tokens=True``).
     """
     inner = _backend(tokenizer)
-    inner.add_special_tokens([tokenizers.AddedToken(END_OF_TEXT, special=True, normalized=False)])
-    if inner.token_to_id(END_OF_TEXT) != tokenizer.end_of_text:
+    end = inner.id_to_token(tokenizer.end_of_text) or END_OF_TEXT
+    inner.add_special_tokens([tokenizers.AddedToken(end, special=True, normalized=False)])
+    if inner.token_to_id(end) != tokenizer.end_of_text:
         raise DataError(
-            f"tokeniser {tokenizer.name}: {END_OF_TEXT} would be token "
-            f"{inner.token_to_id(END_OF_TEXT)}, not {tokenizer.end_of_text}"
+            f"tokeniser {tokenizer.name}: {end} would be token {inner.token_to_id(end)}, not "
+            f"{tokenizer.end_of_text}"
         )
     fast: Any = PreTrainedTokenizerFast
     return fast(
         tokenizer_object=inner,
-        bos_token=END_OF_TEXT,
-        eos_token=END_OF_TEXT,
-        unk_token=END_OF_TEXT,
-        pad_token=END_OF_TEXT,
+        bos_token=end,
+        eos_token=end,
+        unk_token=end,
+        pad_token=end,
         padding_side="left",  # a text continues from its right end
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
+        yuriiformer=tokenizer.name,  # so that it has this name again when the export is opened
         model_max_length=context,
     )
 
 
 def _backend(tokenizer: Tokenizer) -> Any:
-    if isinstance(tokenizer, TrainedBPE):
-        return tokenizers.Tokenizer.from_str(tokenizer.to_text())
-    if trained_size(tokenizer.name) is not None:
-        raise DataError(f"tokeniser {tokenizer.name!r} cannot be written for transformers")
+    if (text := tokenizer.to_text()) is not None:
+        return tokenizers.Tokenizer.from_str(text)
     if tokenizer.name == "bytes":
         table: Any = bytes_to_unicode  # it has no types
         letters = {letter: byte for byte, letter in table().items()}

@@ -17,7 +17,7 @@ import torch
 from yuriiformer.config import Compile, TrainConfig
 from yuriiformer.costs.run import RunCosts, run_costs
 from yuriiformer.data.store import TokenStore
-from yuriiformer.data.tokenizers import GPT2, padded
+from yuriiformer.data.tokenizers import GPT2, Tokenizer, padded
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.device import compute_dtype
 from yuriiformer.runs.checkpoint import Checkpoint
@@ -53,6 +53,14 @@ class Setting:
     @cached_property
     def costs(self) -> RunCosts:
         return run_costs(self.config, len(self.store.train))
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """Saved with the model, so that it can be used without the data."""
+        try:
+            return None if self.store.meta is None else self.store.tokenizer()
+        except ModuleNotFoundError:  # the library of trained ones is not needed to train
+            return None
 
     @property
     def resolved(self) -> dict[str, Any]:
@@ -196,7 +204,14 @@ def _trainer(
         processes,
         here.dtype,
         folder,
-        Saver(folder.checkpoints, model, optimizer, processes, {**config.to_dict(), **resolved}),
+        Saver(
+            folder.checkpoints,
+            model,
+            optimizer,
+            processes,
+            {**config.to_dict(), **resolved},
+            here.tokenizer,
+        ),
         stopper,
         processes.led(journal) or Journal(say),
         state,

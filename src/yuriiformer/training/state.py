@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import yuriiformer
+from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import CheckpointError, ConfigError, one_line
 from yuriiformer.files import in_bytes, write_json
 from yuriiformer.model.files import WEIGHTS, write_model
@@ -102,6 +103,7 @@ class Saver:
     optimizer: Optimizer
     processes: Processes
     config: dict[str, Any] = field(repr=False)
+    tokenizer: Tokenizer | None = None
 
     def save_last(self, state: State, before: Callable[[], None] = lambda: None) -> None:
         """All that is needed to resume; the one before is kept, should this one be damaged.
@@ -114,7 +116,7 @@ class Saver:
         before()
 
         def write(part: Path) -> None:
-            write_model(self.model, part)
+            write_model(self.model, part, self.tokenizer)
             save_file(self.optimizer.state_tensors(), part / OPTIMIZER)
             extra = {
                 "generators": generators,
@@ -130,7 +132,10 @@ class Saver:
     def save_model(self, name: str, step: int, val_loss: float | None) -> None:
         """The weights alone, as ``best`` or ``final``."""
         if self.processes.leads:
-            self._write(name, lambda part: write_model(self.model, part), step, None, val_loss)
+            self._write(name, self._write_model, step, None, val_loss)
+
+    def _write_model(self, part: Path) -> None:
+        write_model(self.model, part, self.tokenizer)
 
     def _write(
         self, name: str, write: Any, step: int, keep: Path | None, val_loss: float | None = None

@@ -18,7 +18,7 @@ if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**31:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 
 # The same examples every time.
-settings.register_profile("fast", deadline=None, derandomize=True, max_examples=30)
+settings.register_profile("fast", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("thorough", deadline=None, derandomize=True, max_examples=200)
 settings.load_profile("fast")  # 'make test-slow' asks for the thorough one
 

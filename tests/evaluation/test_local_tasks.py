@@ -106,7 +106,7 @@ def check_uniform(data, tokenizer: Tokenizer, tasks, context: int) -> None:
 
 
 def test_a_uniform_model_scores_what_lengths_imply(tmp_path):
-    data = made_up(tmp_path, items=60)
+    data = made_up(tmp_path, items=30)
     check_uniform(data, Bytes(), ["hellaswag@2", "hellaswag", "arc_easy@3", "arc_easy"], 220)
 
 

@@ -98,18 +98,14 @@ def exact(given: TrainConfig, micro_batch: int, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("rule", ["gd-lie-trotter", "hamiltonian"])
 def test_the_peak_of_a_single_micro_batch_too(rule):
     """Without earlier gradients the largest moment may move from the blocks to the tables."""
-    given = config(rule, n_layer=6)
+    given = config(rule, n_layer=5)
     given = replace(given, recipe=replace(given.recipe, sequences=3))
     found = Estimate(given, torch.float32).at(3)
     assert found.peak == simulate(given, 3, torch.float32, accumulates=False).peak
 
 
-@pytest.mark.parametrize(
-    ("rule", "recompute", "dtype"),
-    [("gd-euler", False, torch.float32), ("hamiltonian", True, torch.bfloat16)],
-)
-def test_few_layers_tell_of_many_exactly(rule, recompute, dtype):
-    exact(config(rule, n_layer=5, recompute=recompute), 3, dtype)
+def test_few_layers_tell_of_many_exactly():
+    exact(config("hamiltonian", n_layer=5, recompute=True), 3, torch.bfloat16)
 
 
 @pytest.mark.slow

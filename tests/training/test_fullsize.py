@@ -81,7 +81,7 @@ def test_the_widths_are_all_there_are():
     assert {sizes[name].d_model for name in WIDTHS} == {m.d_model for m in sizes.values()}
 
 
-@pytest.mark.parametrize("rule", DEEP)
+@pytest.mark.parametrize("rule", ["nesterov-lie-trotter", "hamiltonian"])
 def test_a_step_of_the_small_model(rule):
     fake_step("tinystories-small", rule)
 

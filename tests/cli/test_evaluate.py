@@ -143,14 +143,14 @@ def test_the_paper_beside():
 
 
 def test_bad_input(run, tmp_path):
-    assert "the folder of a run is needed" in fails()
-    assert "no run in" in fails(tmp_path / "nowhere")
+    assert "MODEL" in fails()
+    assert "there is no model" in fails(tmp_path / "nowhere")
     assert "--limit must be at least 1, not 0" in fails(run, "--limit", 0)
     assert "--batch-tokens must be at least 1, not -3" in fails(run, "--batch-tokens", -3)
     assert "nothing to do" in fails(run, "--no-validation")
     assert "'hellaswag@x' is no task" in fails(run, "--tasks", "hellaswag@x")
     assert "they do not belong together" in fails(run, "--data", tales_bpe())
-    assert "no prepared data" in fails(run, "--data", tmp_path / "nowhere")
+    assert "--data: there is no folder" in fails(run, "--data", tmp_path / "nowhere")
     shutil.rmtree(run / "checkpoints" / "final")
     assert "no checkpoint 'final'" in fails(run, "--checkpoint", "final")
     shutil.rmtree(run / "checkpoints")

@@ -160,7 +160,7 @@ DAMAGE = {
     ),
     "another shape": (
         lambda f: edit(f / "model.json", config={"d_model": 32}),
-        "does not fit its model.json: other shape of",
+        "does not fit its configuration: other shape of",
     ),
     "another depth": (
         lambda f: edit(f / "model.json", config={"n_layer": 4}),

@@ -18,6 +18,7 @@ from yuriiformer.model.model import YuriiFormer as YuriiFormer  # the model: a t
 from yuriiformer.model.block import RuleBlock as RuleBlock  # a block around modules of your own
 from yuriiformer.model.files import save_model as save_model  # write a folder, without pickle
 from yuriiformer.model.files import load_model as load_model  # read such a folder
+from yuriiformer.runs.loading import open_model as open_model  # any model, with its tokeniser
 from yuriiformer.model.oracles import OraclePair as OraclePair  # attention and MLP by kind
 from yuriiformer.model.oracles import register_oracles as register_oracles  # name a pair
 

@@ -36,7 +36,8 @@ class Common:
     out: Path
     """Folder to write; it must not exist, or be empty."""
     tokenizer: str = "gpt2"
-    """gpt2, bytes, or bpe:N: a byte-level BPE of N tokens trained on this text."""
+    """gpt2, bytes, bpe:N (a byte-level BPE of N tokens trained on this text), or hf:PATH (a
+    tokenizer.json of Hugging Face, or its folder)."""
     seed: int = 0
     """Decides which documents are validation (and, for tales, which stories are generated)."""
     workers: int = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1

@@ -160,7 +160,7 @@ def _run(run: Mapping[str, Any], style: int) -> dict[str, Any]:
         ("rule", f"{rule.name}: {rule.label}"),
         ("model", f"{sizes}, context {run['context']}, oracles {run['oracles']}"),
         ("run", run["folder"]),
-        ("checkpoint", f"{run['checkpoint']}, step {run['step']:,}"),
+        *([("checkpoint", _checkpoint(run))] if "checkpoint" in run else []),
         ("weights' SHA-256", run["sha256"]),
     ]
     return {
@@ -191,6 +191,11 @@ def _text(text: Mapping[str, Any], labels: Sequence[str]) -> dict[str, Any]:
     return {**text, "pca": {kind: placed(pca) for kind, pca in text["pca"].items()}}
 
 
+def _checkpoint(run: Mapping[str, Any]) -> str:
+    """Of a run; a model without one has none."""
+    return f"{run['checkpoint']}, step {run['step']:,}"
+
+
 def trace_text(run: Mapping[str, Any]) -> str:
     """A run in short: means over all tokens of all texts, a row per layer."""
     texts = run["texts"]
@@ -211,7 +216,7 @@ def trace_text(run: Mapping[str, Any]) -> str:
     tokens = sum(len(text["tokens"]) for text in texts)
     settled = f"{fmean(depths):.1f}" if depths else "?"
     straight = f"; straightness of the trajectories {fmean(ratios):.2f}" if ratios else ""
-    name = f"{run['label']}, {run['checkpoint']} checkpoint, step {run['step']:,}"
+    name = run["label"] + (f", checkpoint {_checkpoint(run)}" if "checkpoint" in run else "")
     depth = f"mean effective depth {settled} of {run['n_layer']} blocks{straight}"
     return "\n".join([f"{name}: {_tokens(tokens)}", "", *aligned(rows), "", depth])
 

@@ -11,7 +11,7 @@ DEMO_JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(2, os.cpu_count() or 1))
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow lint format demo bench pictures constraints clean
+.PHONY: help install test test-slow lint style format demo bench pictures constraints clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -23,18 +23,23 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cli,data,log,report,cluster,hf,eval,dev]'
 	touch $(STAMP)
 
-lint: install ## style, types, direction of imports
+lint: style ## style, direction of imports, types
+	$(BIN)/mypy
+
+style: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
 format: install ## put the code into the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: lint ## every check that takes seconds
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not slow'
+# Without a cache mypy reads all of torch for a minute: beside the tests, and its words after theirs.
+test: style ## every check that takes seconds
+	$(BIN)/mypy >$(VENV)/mypy.log 2>&1 & mypy=$$!; \
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not slow'; tests=$$?; \
+	wait $$mypy; types=$$?; cat $(VENV)/mypy.log; exit $$((tests | types))
 
 test-slow: install ## the checks that take longer or need g++, LaTeX and chromium
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'slow or drawn' --hypothesis-profile thorough

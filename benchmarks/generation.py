@@ -17,8 +17,7 @@ from pathlib import Path
 import torch
 
 import yuriiformer as yf
-from yuriiformer.model.generate import generate
-from yuriiformer.model.sampling import Sampling
+from yuriiformer.model.generate import Sampling, stream
 
 GREEDY = Sampling(temperature=0)
 
@@ -50,7 +49,7 @@ def hugging_face(config: yf.ModelConfig) -> Callable[[torch.Tensor, int], object
 
 def ours(config: yf.ModelConfig, *, cached: bool = True) -> Callable[[torch.Tensor, int], object]:
     model = yf.YuriiFormer(config, seed=0).eval()
-    return lambda prompt, count: generate(model, prompt, count, GREEDY, cached=cached)
+    return lambda prompt, count: list(stream(model, prompt.tolist(), count, GREEDY, cached=cached))
 
 
 def measure(

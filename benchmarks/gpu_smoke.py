@@ -35,12 +35,11 @@ from yuriiformer.data.prepare import Settings, prepare
 from yuriiformer.data.sources import Tales
 from yuriiformer.model.device import choose_device
 from yuriiformer.runs.metrics import read_metrics
-from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.session import train
-from yuriiformer.training.step import train_step
+from yuriiformer.training.step import MicroBatch, train_step
 
 Figures = dict[str, Any]
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 import yuriiformer as yf
-from yuriiformer.model.groups import MATRICES, parameter_groups
+from yuriiformer.model.parameters import MATRICES, parameter_groups
 from yuriiformer.training.muon import Muon
 
 LR, MOMENTUM, STEPS = 0.02, 0.95, 5

@@ -43,15 +43,13 @@ def measure(size: str, rule: str, *, recompute: bool) -> dict[str, float]:
     """Real steps through the package's own step; run in a fresh process."""
     import torch
 
-    from yuriiformer.planning.memory import build
-    from yuriiformer.training.batches import MicroBatch
     from yuriiformer.training.optimizer import Optimizer
     from yuriiformer.training.processes import Processes
-    from yuriiformer.training.step import train_step
+    from yuriiformer.training.step import MicroBatch, build_model, train_step
 
     def steps(config, count: int) -> None:
         team = Processes(0, 1, torch.device("cpu"))
-        model = build(config, seed=0)
+        model = build_model(config, seed=0)
         optimizer = Optimizer(model, config.recipe, torch.float32)
         for step in range(count):
             micro, shape = [], (config.machine.micro_batch, config.model.context)
@@ -92,7 +90,7 @@ def main() -> None:
         return
     import torch
 
-    from yuriiformer.planning.memory import simulate
+    from yuriiformer.planning.memory import Estimate
 
     print(f"{o.rule}, float32, peak of a training step in MiB")
     print(f"{'size':<8} {'recompute':<9} {'predicted':>9} {'measured':>9} {'ratio':>6}")
@@ -100,7 +98,7 @@ def main() -> None:
         for recompute in (False, True):
             config = configuration(size, o.rule, recompute=recompute)
             micro = config.machine.micro_batch
-            predicted = simulate(config, micro, torch.float32, accumulates=True).peak / 2**20
+            predicted = Estimate(config, torch.float32).at(micro).peak / 2**20
             measured = fresh(size, o.rule, recompute=recompute) / 2**20
             yes = "yes" if recompute else "no"
             print(

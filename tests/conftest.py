@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 
@@ -9,17 +10,25 @@ import shutil
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
-import torch
 from hypothesis import settings
 
-# Workers share few cores; one thread each, and the same examples every time.
-torch.set_num_threads(1)
+# A run asks some seventy times that the disk has its files. In memory that is no wait.
+MEMORY = "/dev/shm"
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**31:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+
+# The same examples every time.
 settings.register_profile("fast", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("thorough", deadline=None, derandomize=True, max_examples=200)
 settings.load_profile("fast")  # 'make test-slow' asks for the thorough one
 
 
 def pytest_collection_modifyitems(items):
+    """Not reached by the process that only hands out tests, which so needs no torch."""
+    import torch
+
+    torch.set_num_threads(1)  # workers share few cores
+    gc.freeze()  # else every collection of garbage looks through all of torch again
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("drawn")

@@ -15,8 +15,10 @@ from yuriiformer.methods.interpreter import run_rule as run_rule  # one block of
 # Models
 from yuriiformer.model.config import ModelConfig as ModelConfig  # a model's sizes, rule and oracles
 from yuriiformer.model.model import YuriiFormer as YuriiFormer  # the model: a torch module
+from yuriiformer.model.block import RuleBlock as RuleBlock  # a block around modules of your own
 from yuriiformer.model.files import save_model as save_model  # write a folder, without pickle
 from yuriiformer.model.files import load_model as load_model  # read such a folder
+from yuriiformer.runs.loading import open_model as open_model  # any model, with its tokeniser
 from yuriiformer.model.oracles import OraclePair as OraclePair  # attention and MLP by kind
 from yuriiformer.model.oracles import register_oracles as register_oracles  # name a pair
 
@@ -30,6 +32,7 @@ from yuriiformer.config import TrainConfig as TrainConfig  # a run's whole confi
 from yuriiformer.training.presets import preset as preset  # a ready-made configuration
 from yuriiformer.training.session import train as train  # begin or resume a run
 from yuriiformer.training.muon import Muon as Muon  # the optimiser of matrices
+from yuriiformer.model.parameters import parameter_groups as parameter_groups  # what trains what
 
 # Looking inside
 from yuriiformer.tracing.recorder import trace as trace  # what a model does through depth

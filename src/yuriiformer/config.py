@@ -10,9 +10,9 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from yuriiformer.errors import ConfigError, did_you_mean, one_line, whole_number
 from yuriiformer.model.config import ModelConfig, Precision
@@ -69,10 +69,9 @@ class Recipe:
     """A loss or gradient that is not finite: stop the run, or drop the step and count it."""
 
     def __post_init__(self) -> None:
-        _whole(self, "steps", least=1)
-        _whole(self, "sequences", least=1)
+        for name in ("steps", "sequences", "muon_steps"):
+            _whole(self, name, least=1)
         _whole(self, "seed", least=None)
-        _whole(self, "muon_steps", least=1)
         if self.warmup is not None:
             _whole(self, "warmup", least=0)
             if self.warmup > self.steps:
@@ -82,13 +81,11 @@ class Recipe:
         for name in ("muon_momentum", "adamw_beta1", "adamw_beta2"):
             _number(self, name, least=0.0, below=1.0)
         _number(self, "adamw_eps", least=0.0)
-        _one_of(self, "matrices", ("muon", "adamw"))
+        _choices(self)
         if self.matrix_lr is not None:
             _number(self, "matrix_lr", least=0.0)
             if self.uses_muon:
                 raise ConfigError("matrix_lr is for matrices=adamw; the rate of Muon is muon_lr")
-        _one_of(self, "muon_scale", ("original", "rms"))
-        _one_of(self, "on_nonfinite", ("stop", "skip"))
 
     @property
     def uses_muon(self) -> bool:
@@ -118,7 +115,8 @@ class Validation:
     def __post_init__(self) -> None:
         _whole(self, "eval_every", least=0)
         _whole(self, "eval_sequences", least=1)
-        _flag(self, "exact")
+        if not isinstance(self.exact, bool):
+            raise ConfigError(f"exact must be true or false, not {self.exact!r}")
         if self.exact and not self.eval_every:
             raise ConfigError("exact needs validations: eval_every is 0")
 
@@ -151,9 +149,7 @@ class Machine:
             _whole(self, "threads", least=1)
             if self.threads > MOST_THREADS:
                 raise ConfigError(f"threads={self.threads} is more than {MOST_THREADS}")
-        _one_of(self, "precision", ("auto", "float32", "bfloat16"))
-        _one_of(self, "stream_precision", ("float32", "bfloat16"))
-        _one_of(self, "compile", ("auto", "on", "off"))
+        _choices(self)
 
 
 @dataclass(frozen=True)
@@ -190,11 +186,8 @@ class TrainConfig:
         return replace(self, model=model)
 
     def to_dict(self) -> dict[str, Any]:
-        parts: dict[str, Any] = {"model": self.model.to_dict()}
-        for name in PARTS:
-            part = getattr(self, name)
-            parts[name] = {each.name: getattr(part, each.name) for each in fields(part)}
-        return parts
+        parts = {name: asdict(getattr(self, name)) for name in PARTS}
+        return {"model": self.model.to_dict(), **parts}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TrainConfig:
@@ -275,12 +268,9 @@ def _number(part: object, name: str, least: float, below: float = float("inf")) 
         raise ConfigError(f"{name} must be a number of at least {least:g}{bound}, not {value!r}")
 
 
-def _flag(part: object, name: str) -> None:
-    if not isinstance(getattr(part, name), bool):
-        raise ConfigError(f"{name} must be true or false, not {getattr(part, name)!r}")
-
-
-def _one_of(part: object, name: str, allowed: tuple[str, ...]) -> None:
-    value = getattr(part, name)
-    if value not in allowed:
-        raise ConfigError(f"{name}={value!r} is not one of {', '.join(allowed)}")
+def _choices(part: object) -> None:
+    """That each field of a few words is one of them."""
+    for name, kind in get_type_hints(type(part)).items():
+        value, allowed = getattr(part, name), get_args(kind)
+        if get_origin(kind) is Literal and value not in allowed:
+            raise ConfigError(f"{name}={value!r} is not one of {', '.join(allowed)}")

@@ -16,9 +16,8 @@ from yuriiformer.cli import evaluate
 from yuriiformer.comparison.paper import paper_downstream, task_references
 from yuriiformer.data.store import TokenStore
 from yuriiformer.evaluation import evaluate as measuring
+from yuriiformer.evaluation.evaluate import tasks_text
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
-from yuriiformer.evaluation.text import tasks_text
-from yuriiformer.evaluation.validation import text_bytes
 from yuriiformer.training.session import train
 
 
@@ -68,7 +67,7 @@ def test_validation(run, capsys):
     assert f"{found['exact']['bits_per_byte']:.4f}" in said
     store = TokenStore.open(tales())
     assert found["exact"]["tokens"] == len(store.val) - 1
-    assert found["exact"]["text_bytes"] == text_bytes(store)
+    assert found["exact"]["text_bytes"] == store.meta["splits"]["val"]["text_bytes"]
     assert found["sha256"] == manifest["files"]["model.safetensors"]["sha256"]
     assert found["versions"]["torch"]
     assert (found["own_data"], found["eval_sequences"]) == (True, 8)
@@ -76,7 +75,7 @@ def test_validation(run, capsys):
 
 def test_what_was_measured_is_not_measured_again(run, capsys, monkeypatch):
     _, first, _ = say(capsys, run)
-    monkeypatch.setattr(measuring, "exact_loss", None)
+    monkeypatch.setattr(measuring, "exact_windows", None)
     assert say(capsys, run)[1] == first
     monkeypatch.undo()
     path = run / "evaluation" / "validation-best.json"
@@ -144,14 +143,14 @@ def test_the_paper_beside():
 
 
 def test_bad_input(run, tmp_path):
-    assert "the folder of a run is needed" in fails()
-    assert "no run in" in fails(tmp_path / "nowhere")
+    assert "MODEL" in fails()
+    assert "there is no model" in fails(tmp_path / "nowhere")
     assert "--limit must be at least 1, not 0" in fails(run, "--limit", 0)
     assert "--batch-tokens must be at least 1, not -3" in fails(run, "--batch-tokens", -3)
     assert "nothing to do" in fails(run, "--no-validation")
     assert "'hellaswag@x' is no task" in fails(run, "--tasks", "hellaswag@x")
     assert "they do not belong together" in fails(run, "--data", tales_bpe())
-    assert "no prepared data" in fails(run, "--data", tmp_path / "nowhere")
+    assert "--data: there is no folder" in fails(run, "--data", tmp_path / "nowhere")
     shutil.rmtree(run / "checkpoints" / "final")
     assert "no checkpoint 'final'" in fails(run, "--checkpoint", "final")
     shutil.rmtree(run / "checkpoints")

@@ -34,18 +34,28 @@ def report(capsys, *arguments):
 
 def test_a_report_of_loose_runs(runs, tmp_path, capsys):
     out = tmp_path / "out"
-    code, said, _ = report(capsys, runs, "--out", out, "--formats", "png")
+    code, said, _ = report(capsys, runs, "--out", out, "--no-figures")
     assert code == 0
     assert "Nesterov+Lie–Trotter" in said
     assert str(out / "report.html") in said
     assert (out / "report.html").stat().st_size > 50_000
-    assert list((out / "figures").glob("*.png"))
+    assert not (out / "figures").exists()
     rows = list(csv.DictReader((out / "tables" / "results.csv").read_text().splitlines()))
     assert len(rows) == 4
     data = json.loads((out / "tables" / "results.json").read_text())
     assert NESTEROV in json.dumps(data)
     assert "| Arm |" in (out / "tables" / "results.md").read_text()
     assert r"\toprule" in (out / "tables" / "results.tex").read_text()
+
+
+def test_figures_in_the_formats_asked_for(runs, tmp_path, capsys):
+    words = ("--out", tmp_path, "--no-samples", "--formats", "png", "svg")
+    code, said, _ = report(capsys, runs / f"{GD}-0", *words)
+    assert code == 0
+    assert "figures" in said
+    made = [path.name for path in (tmp_path / "figures").iterdir()]
+    assert {"loss-curves.png", "loss-curves.svg", "ranking.png", "ranking.svg"} <= set(made)
+    assert all(name.endswith((".png", ".svg")) for name in made)
 
 
 def test_samples_have_the_prompts_and_are_kept(runs, tmp_path, capsys):

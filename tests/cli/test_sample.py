@@ -104,8 +104,10 @@ def test_runs_that_cannot_be_sampled(run, tmp_path, capsys):
 
     assert "is not the folder of a run" in sample(capsys, tmp_path)[2]
     (tmp_path / "config.json").write_text('{"model_type": "yuriiformer"}')
-    assert "is not the folder of a run" in sample(capsys, tmp_path)[2]
-    assert "the folder of a run is needed" in sample(capsys)[2]
+    assert "has no model's configuration under 'yuriiformer'" in sample(capsys, tmp_path)[2]
+    assert "MODEL" in sample(capsys)[2]
+    assert "--data: there is no folder 'nosuch'" in sample(capsys, run, "--data", "nosuch")[2]
+    assert "is one model" in sample(capsys, run / "checkpoints/best", "--checkpoint", "final")[2]
     shutil.copytree(run, tmp_path / "bare")
     shutil.rmtree(tmp_path / "bare" / "checkpoints" / "final")
     assert (

@@ -119,8 +119,8 @@ def test_runs_on_other_data_share_prompts_only(runs, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "folder of a run"),
-        (["{run}", "{run}", "{run}"], "or of two"),
+        ([], "a model is needed"),
+        (["{run}", "{run}", "{run}"], "a model is needed, or two"),
         (["nowhere"], "nowhere"),
         (["{run}", "--prompt", ""], "prompt is empty"),
         (["{run}", "--prompt", "word " * 30], "prompt 1 has 150 tokens"),

@@ -91,7 +91,8 @@ def test_going_on(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_dry_run(name, capsys):
-    assert run("--preset", name, "--data", tales(), "--dry-run", "--n-layer", "1") == 0
+    little = ("--n-layer", "1", "--sequences", "2", "--micro-batch", "1")
+    assert run("--preset", name, "--data", tales(), "--dry-run", *little) == 0
     plan = capsys.readouterr().out
     for word in ("Parameters", "epochs", "Memory", "tokens", "vocabulary 512", "1 layers"):
         assert word in plan

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shlex
 import shutil
+import signal
 
 import pytest
 
 from tests.comparison.suites import command, definition, results
 from tests.launcher import yurii
-from tests.training.runs import tales
-from yuriiformer.comparison.display import SuiteDisplay, overall
+from tests.training.runs import started, steps_done, tales, wait_for
+from yuriiformer.cli.main import main
 from yuriiformer.comparison.folder import RunSpec, SuiteFolder
-from yuriiformer.comparison.progress import RunProgress
+from yuriiformer.comparison.progress import RunProgress, SuiteDisplay, overall
 from yuriiformer.comparison.running import carry_out, last_words
 from yuriiformer.training.stop import Stopper
 
@@ -175,28 +177,31 @@ def test_a_damaged_definition_is_named(tmp_path):
 
 
 def test_a_signal_stops_all_and_they_go_on(tmp_path):
-    import signal
-    import subprocess
-    import time
-
-    out = tmp_path / "s"
-    words = command(out, "--jobs", "2", steps=400, rules=RULES)
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    files = [out / "runs" / rule / "seed-0" / "metrics.jsonl" for rule in RULES]
-    deadline = time.monotonic() + 200
-    while not all(file.exists() and file.read_text().count("\n") > 5 for file in files):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=200)
-    assert process.returncode == 75, stderr
-    assert "the same command resumes" in stdout
-    for rule in RULES:
-        folder = RunSpec(rule, rule, 0, out, 400).folder
+    out, log, errors = (tmp_path / name for name in ("s", "out", "err"))
+    folders = [RunSpec(rule, rule, 0, out, 400).folder for rule in RULES]
+    with started(command(out, "--jobs", "2", steps=400, rules=RULES), log, errors) as process:
+        assert wait_for(lambda: all(steps_done(folder.path) > 5 for folder in folders), process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(200) == 75, errors.read_text()
+    assert "the same command resumes" in log.read_text()
+    for folder in folders:
         assert not folder.busy
         last = json.loads((folder.checkpoints / "last" / "manifest.json").read_text())
         assert last["about"]["step"] >= 5
     assert not SuiteFolder(out).failures()
+
+
+def test_a_run_is_a_process_of_its_own(tmp_path, monkeypatch, capsys):
+    """A real one, which here goes no further than to torch, as that takes seconds."""
+    (tmp_path / "torch.py").write_text("raise SystemExit('no torch today')")
+    paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    out = tmp_path / "s"
+    assert main(command(out, rules=RULES[:1])[3:]) == 1
+    name = f"{RULES[0]}/seed-0"
+    assert f"failed: {name}: no torch today" in capsys.readouterr().out
+    assert SuiteFolder(out).failures() == {name: "no torch today"}
+    assert "no torch today" in (out / "logs" / f"{name}.log").read_text()
 
 
 class _Job:
@@ -315,8 +320,6 @@ def test_progress_follows_a_run_that_cuts_its_records(tmp_path):
     ],
 )
 def test_bad_input_is_one_line(tmp_path, more, words, capsys):
-    from yuriiformer.cli.main import main
-
     arguments = ["suite", "--data", str(tales()), "--out", str(tmp_path / "s"), *more]
     assert main(arguments) == 2
     said = capsys.readouterr().err
@@ -326,7 +329,5 @@ def test_bad_input_is_one_line(tmp_path, more, words, capsys):
 
 
 def test_out_is_needed(capsys):
-    from yuriiformer.cli.main import main
-
     assert main(["suite", "--rules", "gd-euler"]) == 2
     assert "--out is needed" in capsys.readouterr().err

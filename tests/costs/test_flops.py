@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import yuriiformer as yf
 from tests.model.tiny import EVERY, tiny, tokens
 from yuriiformer.costs.flops import counter, model_work, muon_work, rule_elementwise
-from yuriiformer.costs.parameters import count_parameters
+from yuriiformer.costs.run import count_parameters
 from yuriiformer.methods.drawing.listing import extra_parameters
 from yuriiformer.training.muon import orthogonalize
 

@@ -13,15 +13,13 @@ from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.comparison.outcomes import Arm, compare
 from yuriiformer.costs.flops import model_work
-from yuriiformer.costs.parameters import count_parameters
-from yuriiformer.costs.run import run_costs
+from yuriiformer.costs.run import count_parameters, run_costs
 from yuriiformer.planning.devices import find_device
 from yuriiformer.planning.memory import simulate_update
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.report.results import result_table
 from yuriiformer.runs.run import read_run
-from yuriiformer.training.corpus import fill_vocabulary
-from yuriiformer.training.session import train
+from yuriiformer.training.session import fill_vocabulary, train
 
 
 @pytest.mark.parametrize(
@@ -34,7 +32,8 @@ from yuriiformer.training.session import train
     ],
 )
 def test_every_place_says_the_same(tmp_path, capsys, rule, recompute):
-    """Training, its configuration file, the report, the planner, ``--dry-run`` and the model."""
+    """Training, its configuration file, the report, the planner, the model; and for one of them
+    what ``--dry-run`` and ``yurii plan`` print."""
     store = yf.TokenStore.open(tales())
     config = fill_vocabulary(small(rule, steps=2, eval_every=2), store)
     config = replace(config, machine=replace(config.machine, recompute=recompute))
@@ -68,7 +67,11 @@ def test_every_place_says_the_same(tmp_path, capsys, rule, recompute):
     simulated = simulate_update(config, torch.float32)
     assert planned.memory.update == simulated
     assert (costs.weights, costs.optimizer) == (simulated.weights, simulated.optimizer)
-    # and what a person reads
+    if (rule, recompute) == ("verlet-ama", True):
+        _what_a_person_reads(tmp_path, capsys, costs, counted)
+
+
+def _what_a_person_reads(tmp_path, capsys, costs, counted):
     saved = tmp_path / "run" / "config.json"
     flags = ["--config", str(saved), "--data", str(tales())]
     capsys.readouterr()

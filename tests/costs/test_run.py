@@ -9,9 +9,9 @@ import pytest
 import yuriiformer as yf
 from tests.training.corpora import tales
 from yuriiformer.costs.run import run_costs
-from yuriiformer.training.corpus import fill_vocabulary
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import PRESETS, preset
+from yuriiformer.training.session import fill_vocabulary
 from yuriiformer.training.state import Saver
 
 

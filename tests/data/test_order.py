@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import yuriiformer as yf
 from tests.drawn import examples
-from yuriiformer.data.hashing import hash_words, uniform
-from yuriiformer.data.order import permute, validation_starts
+from yuriiformer.data.order import hash_words, permute, uniform, validation_starts
 from yuriiformer.errors import DataError
 
 ORDERS = st.builds(

@@ -13,8 +13,7 @@ import pytest
 
 from yuriiformer.data.tales import grammar as tales
 from yuriiformer.data.tales import tree as tales_tree
-from yuriiformer.data.tales.tree import Choice, Draw, Use
-from yuriiformer.data.tales.words import POOLS
+from yuriiformer.data.tales.tree import POOLS, Choice, Draw, Use
 from yuriiformer.errors import YuriiError
 
 COUNT, FEW = 10_000, 4_000  # stories told, and of them those that are looked into
@@ -129,7 +128,7 @@ def every_choice(part, seen):
 
 def test_no_way_begins_as_another_does():
     """For every choice of the grammar and all words there may be: so a reader is never in doubt."""
-    pool_of = tales_tree._Compiler(tales_tree._grammar()).pool_of
+    pool_of = tales_tree._Compiler(tales_tree._text("grammar.txt")).pool_of
     found = every_choice(tales_tree.root(), {})
     assert len(found) > 100
     for choice in found:
@@ -158,7 +157,7 @@ def test_the_proof_sees_doubt(a, b, doubt):
 
 
 def test_slots_are_drawn_once_before_use_and_apart_from_their_pool():
-    pool_of = tales_tree._Compiler(tales_tree._grammar()).pool_of
+    pool_of = tales_tree._Compiler(tales_tree._text("grammar.txt")).pool_of
 
     def after(parts, surely, perhaps):
         for part in parts:
@@ -176,13 +175,15 @@ def test_slots_are_drawn_once_before_use_and_apart_from_their_pool():
         return surely, perhaps
 
     after((tales_tree.root(),), frozenset(), frozenset())
-    drawn = re.findall(r"\{\+(\w+)=(\w+)", tales_tree._grammar())
+    drawn = re.findall(r"\{\+(\w+)=(\w+)", tales_tree._text("grammar.txt"))
     assert all(pool_of[slot] == pool for slot, pool in drawn)
 
 
 def test_reading_gives_back_the_choices_and_nats(told, readers):
     for index, ((_, cost), reader) in enumerate(zip(told[:FEW], readers, strict=True)):
-        assert reader.picks == tales.choices_made(0, index)
+        made = []
+        tales.story_and_nats(0, index, made)
+        assert reader.picks == made
         assert abs(math.fsum(reader.costs) - cost) < 1e-9
     for (text, cost), reader in zip(told[:300], readers, strict=False):
         assert tales.choices(text) == reader.picks

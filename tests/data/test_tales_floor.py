@@ -64,14 +64,14 @@ def test_witten_bell_longhand():
 
 
 def test_a_5_gram_stays_above_the_floor():
-    texts = [tales.story(0, index) for index in range(5_000)]
-    held_out = [tales.story(1, index) for index in range(1000)]
-    tokenizer = TrainedBPE.train(texts[:3000], 2048)
+    texts = [tales.story(0, index) for index in range(2_000)]
+    held_out = [tales.story(1, index) for index in range(500)]
+    tokenizer = TrainedBPE.train(texts[:1000], 1024)
     size = tokenizer.vocab_size
     test = stream(tokenizer, held_out)
     floor = tales.entropy_per_story() / (len(test) / len(held_out))
     loss = witten_bell(stream(tokenizer, texts), test, size)
     print(f"{len(test) / len(held_out):.1f} tokens a story of {size}; ", end="")
     print(f"nats per token: floor {floor:.4f}, 5-gram {loss:.4f}")
-    # Of 16,000 stories it is 0.39 above: more of them help it little.
-    assert loss > floor + 0.37
+    # It is 0.50 above; of 16,000 stories and 2,048 tokens 0.39: more of them help it little.
+    assert loss > floor + 0.4

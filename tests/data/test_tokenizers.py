@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 import yuriiformer as yf
 from tests.data.shared import STORIES, WEB, needs_stories, needs_web
 from yuriiformer.data import tokenizers
+from yuriiformer.data.prepare import Settings, prepare
+from yuriiformer.data.sources import Files
+from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import (
     END_OF_TEXT,
     TrainedBPE,
+    find_fast_tokenizer,
     load_tokenizer,
     padded,
     trained_size,
@@ -46,8 +50,8 @@ def test_round_trip(small):
             assert tokenizer.decode(ids) == text
             assert tokenizer.end_of_text not in ids.tolist()  # the marker's letters are plain text
             assert not len(ids) or ids.max() < tokenizer.vocab_size
-        assert tokenizer.vocab_size <= tokenizer.padded_vocab_size < tokenizer.vocab_size + 64
-        assert tokenizer.padded_vocab_size % 64 == 0
+        assert tokenizer.vocab_size <= padded(tokenizer.vocab_size) < tokenizer.vocab_size + 64
+        assert padded(tokenizer.vocab_size) % 64 == 0
         assert tokenizer.decode([tokenizer.end_of_text]) == END_OF_TEXT
 
 
@@ -152,3 +156,28 @@ def test_every_story():
     tokenizer = load_tokenizer("gpt2")
     for story, ids in zip(stories, tokenizer.encode_batch(stories), strict=True):
         assert tokenizer.decode(ids) == story
+
+
+def test_a_tokeniser_of_hugging_face(small, tmp_path):
+    """By its file or its folder: the same tokens, its own end of text, one identity."""
+    text = small.to_text().replace(END_OF_TEXT, "</s>")
+    (tmp_path / "tokenizer.json").write_text(text)
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": {"content": "</s>"}}')
+    (tmp_path / "tales.txt").write_text("\n<|endoftext|>\n".join(["the cat sat", "the rat"] * 40))
+    name = f"hf:{tmp_path}"
+    meta = prepare(Files((tmp_path / "tales.txt",)), tmp_path / "out", Settings(name), workers=2)
+    store = TokenStore.open(tmp_path / "out")
+    found = store.tokenizer()
+    assert found.encode("the cat sat") == small.encode("the cat sat")
+    assert found.end_of_text == small.end_of_text
+    assert meta["tokenizer"]["name"] == found.name == find_fast_tokenizer(tmp_path).name
+    assert found.decode(store.train[: len(found.encode("the cat sat"))]) in (
+        "the cat sat",
+        "the rat",
+    )
+    for path, words in (
+        (tmp_path / "gone", "no tokeniser file"),
+        (tmp_path / "out", "no .* token"),
+    ):
+        with pytest.raises(DataError, match=words):
+            find_fast_tokenizer(path)

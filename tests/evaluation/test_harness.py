@@ -23,7 +23,7 @@ from lm_eval.api.instance import Instance
 
 from yuriiformer.evaluation import harness
 from yuriiformer.evaluation.harness import YuriiLM
-from yuriiformer.evaluation.tasks import evaluate_tasks, run_tasks
+from yuriiformer.evaluation.tasks import run_tasks
 
 
 def request(kind: str, *arguments) -> Instance:
@@ -115,9 +115,13 @@ class Killed(BaseException):
 def test_a_killed_evaluation_goes_on(tmp_path, monkeypatch):
     model, data = byte_model(), made_up(tmp_path / "data", items=12)
     tasks = parse_tasks(["hellaswag@1", "arc_easy"])
-    options = {"tasks_data": data, "batch_tokens": 400}
+
+    def run(model, cache: Path, **options) -> dict:
+        lm = YuriiLM(model, Bytes(), batch_tokens=400, cache=cache, **options)
+        return dict(run_tasks(lm, tasks, tasks_data=data))
+
     full, cache = tmp_path / "full.jsonl", tmp_path / "cache.jsonl"
-    whole = dict(evaluate_tasks(model, Bytes(), tasks, cache=full, **options))
+    whole = run(model, full)
     different = len(full.read_text().splitlines())
     calls = 0
 
@@ -128,7 +132,7 @@ def test_a_killed_evaluation_goes_on(tmp_path, monkeypatch):
             raise Killed
 
     with pytest.raises(Killed):
-        list(evaluate_tasks(model, Bytes(), tasks, cache=cache, tell=kill, **options))
+        run(model, cache, tell=kill)
     kept = len(cache.read_text().splitlines())
     cache.write_text(cache.read_text() + '["0123')  # it was writing
     scored = []
@@ -138,14 +142,14 @@ def test_a_killed_evaluation_goes_on(tmp_path, monkeypatch):
         "score_batches",
         lambda m, pairs, **k: scored.append(len(pairs)) or score(m, pairs, **k),
     )
-    assert dict(evaluate_tasks(model, Bytes(), tasks, cache=cache, **options)) == whole
+    assert run(model, cache) == whole
     assert 0 < kept < different
     assert sum(scored) == different - kept
     scored.clear()
-    assert dict(evaluate_tasks(model, Bytes(), tasks, cache=cache, **options)) == whole
+    assert run(model, cache) == whole
     assert sum(scored) == 0
     other = byte_model("gd-euler")
-    list(evaluate_tasks(other, Bytes(), tasks, cache=cache, **options))
+    run(other, cache)
     assert sum(scored) == different  # another model's answers are its own
 
 
@@ -158,7 +162,7 @@ def test_generators_and_the_environment_are_left_alone(tmp_path, monkeypatch):
     torch.manual_seed(5)
     before = random.getstate(), torch.get_rng_state()
     data = made_up(tmp_path)
-    list(evaluate_tasks(byte_model(), Bytes(), [TaskSpec("arc_easy", 2)], tasks_data=data))
+    list(run_tasks(YuriiLM(byte_model(), Bytes()), [TaskSpec("arc_easy", 2)], tasks_data=data))
     assert random.getstate() == before[0]
     assert torch.equal(torch.get_rng_state(), before[1])
     assert os.environ["HF_HUB_OFFLINE"] == "0"
@@ -168,7 +172,7 @@ def test_generators_and_the_environment_are_left_alone(tmp_path, monkeypatch):
 @pytest.mark.slow  # the harness reads thousands of task files
 def test_a_task_that_is_not_installed():
     with pytest.raises(ConfigError, match=r"no task 'hellaswagg' \(did you mean 'hellaswag'"):
-        list(evaluate_tasks(byte_model(), Bytes(), [TaskSpec("hellaswagg", 0)]))
+        list(run_tasks(YuriiLM(byte_model(), Bytes()), [TaskSpec("hellaswagg", 0)]))
 
 
 @pytest.mark.slow
@@ -179,7 +183,7 @@ def test_a_hub_that_is_not_there(monkeypatch, capfd):
     monkeypatch.setattr("datasets.load_dataset", unreachable)
     for name, hint in (("hellaswag", "; --tasks-data takes local files"), ("piqa", "")):
         with pytest.raises(DataError) as error:
-            list(evaluate_tasks(byte_model(), Bytes(), [TaskSpec(name, 0)]))
+            list(run_tasks(YuriiLM(byte_model(), Bytes()), [TaskSpec(name, 0)]))
         words = f"task {name!r} could not be loaded from the Hugging Face hub: no route to the hub"
         assert str(error.value) == words + hint
     assert capfd.readouterr() == ("", "")

@@ -14,7 +14,7 @@ import torch
 from tests.data.shared import SHARED
 from tests.evaluation.items import ARC, HELLASWAG, byte_model, made_up, needs_tasks, read, real
 from tests.model.tiny import tiny
-from yuriiformer.data.tokenizers import GPT2, Bytes, Tokenizer
+from yuriiformer.data.tokenizers import GPT2, Bytes, Tokenizer, padded
 from yuriiformer.errors import ConfigError, DataError
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS, TaskSpec, local_task, parse_tasks
 
@@ -22,7 +22,8 @@ pytest.importorskip("lm_eval", reason="the harness is not installed")
 
 from lm_eval.api.model import LM
 
-from yuriiformer.evaluation.tasks import evaluate_tasks, run_tasks
+from yuriiformer.evaluation.harness import YuriiLM
+from yuriiformer.evaluation.tasks import run_tasks
 
 
 class Knowing(LM):
@@ -89,11 +90,11 @@ def uniform_scores(items: list[dict], tokenizer: Tokenizer) -> tuple[Fraction, F
 
 def check_uniform(data, tokenizer: Tokenizer, tasks, context: int) -> None:
     sizes = {"d_model": 4, "n_head": 1, "n_layer": 1, "context": context}
-    sizes |= {"vocab_size": tokenizer.padded_vocab_size, "valid_vocab": tokenizer.vocab_size}
+    sizes |= {"vocab_size": padded(tokenizer.vocab_size), "valid_vocab": tokenizer.vocab_size}
     model = tiny(**sizes)
     with torch.no_grad():
         model.token_table.zero_()
-    for spec, result in evaluate_tasks(model, tokenizer, parse_tasks(tasks), tasks_data=data):
+    for spec, result in run_tasks(YuriiLM(model, tokenizer), parse_tasks(tasks), tasks_data=data):
         items = read(data / (HELLASWAG if spec.name == "hellaswag" else ARC[2]))
         plain, normed = uniform_scores(items, tokenizer)
         scores = result["scores"][spec.name]
@@ -105,7 +106,7 @@ def check_uniform(data, tokenizer: Tokenizer, tasks, context: int) -> None:
 
 
 def test_a_uniform_model_scores_what_lengths_imply(tmp_path):
-    data = made_up(tmp_path, items=60)
+    data = made_up(tmp_path, items=30)
     check_uniform(data, Bytes(), ["hellaswag@2", "hellaswag", "arc_easy@3", "arc_easy"], 220)
 
 
@@ -234,10 +235,6 @@ def test_files_that_are_missing_or_damaged(tmp_path):
 
 
 def test_an_answer_longer_than_the_context(tmp_path):
-    data = made_up(tmp_path)
+    data, lm = made_up(tmp_path), YuriiLM(byte_model(context=8), Bytes())
     with pytest.raises(ValueError, match="does not fit the model's context of 8"):
-        list(
-            evaluate_tasks(
-                byte_model(context=8), Bytes(), [TaskSpec("hellaswag", 0)], tasks_data=data
-            )
-        )
+        list(run_tasks(lm, [TaskSpec("hellaswag", 0)], tasks_data=data))

@@ -14,7 +14,11 @@ from tests.training.corpora import tales as tales_bpe
 from tests.training.runs import losses, small, tales
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
-from yuriiformer.evaluation.validation import as_trained, exact_loss, text_bytes, validation_loss
+from yuriiformer.evaluation.validation import (
+    as_trained,
+    exact_windows,
+    protocol_windows,
+)
 from yuriiformer.model.files import load_model
 from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.runs.folder import RunFolder
@@ -54,8 +58,8 @@ def test_the_loss_that_the_run_recorded(tmp_path, sequences):
         model = load_model(checkpoint.folder)
         seen = []
         with as_trained(model, run.read_config()) as dtype:
-            found = validation_loss(
-                model, store, sequences, batch=5, tell=lambda *now, seen=seen: seen.append(now)
+            found = protocol_windows(store, 32, sequences).loss(
+                model, batch=5, tell=lambda *now, seen=seen: seen.append(now)
             )
         assert dtype == "float32"
         recorded = {step: loss for step, _, loss in losses(tmp_path / "run") if loss}
@@ -73,7 +77,7 @@ def test_a_run_in_bfloat16(tmp_path):
     checkpoint = read_checkpoint(run.checkpoints / "best")
     model, store = load_model(checkpoint.folder), TokenStore.open(tales())
     with as_trained(model, run.read_config()) as dtype:
-        found = validation_loss(model, store, 8, batch=3)
+        found = protocol_windows(store, 32, 8).loss(model, batch=3)
     assert dtype == "bfloat16"
     assert found.mean == pytest.approx(checkpoint.manifest["about"]["val_loss"], abs=1e-6)
     assert model.stream_dtype is None
@@ -85,14 +89,18 @@ def test_a_run_in_bfloat16(tmp_path):
 def test_the_exact_loss(length):
     model, store = byte_model(), byte_store("Ein Apfel fällt nicht weit vom Stamm. " * 3)
     cut = TokenStore(store.folder, store.train, store.val[: length + 1], store.meta)
-    found = exact_loss(model, cut, batch=2)
+    found = exact_windows(cut, 12).loss(model, batch=2)
     assert found.tokens == length
     assert found.nats == pytest.approx(longhand(model, cut.val.tolist(), 12), rel=1e-5)
 
 
 def test_both_agree_where_the_sequences_are_the_split():
     model, store = byte_model(), byte_store("x" * 59 + "y")  # 60 bytes and an end: 5 windows of 12
-    assert exact_loss(model, store).mean == pytest.approx(validation_loss(model, store, 5).mean)
+    exact, protocol = (
+        exact_windows(store, 12).loss(model),
+        protocol_windows(store, 12, 5).loss(model),
+    )
+    assert exact.mean == pytest.approx(protocol.mean)
 
 
 def test_bits_per_byte_by_hand():
@@ -100,21 +108,22 @@ def test_bits_per_byte_by_hand():
     model, store = byte_model(), byte_store(text, documents=3)
     size = 3 * len(text.encode())
     assert size == 3 * (len(text) + 2)
-    assert text_bytes(store) == size  # end marks are no text
     bits = longhand(model, store.val.tolist(), 12) / math.log(2) / size
-    assert exact_loss(model, store).bits_per_byte(size) == pytest.approx(bits, rel=1e-5)
+    assert exact_windows(store, 12).loss(model).bits_per_byte(size) == pytest.approx(bits, rel=1e-5)
 
 
 @pytest.mark.parametrize("folder", [tales, tales_bpe])
 def test_bytes_of_a_prepared_corpus(folder):
     store = TokenStore.open(folder())
-    assert text_bytes(store) == store.meta["splits"]["val"]["text_bytes"]
+    tokenizer = store.tokenizer()
+    text = tokenizer.decode(store.val[store.val != tokenizer.end_of_text].tolist())
+    assert len(text.encode()) == store.meta["splits"]["val"]["text_bytes"]  # end marks are no text
 
 
 def test_a_split_that_is_too_short():
     store = byte_store("short")
     with pytest.raises(DataError, match="6 tokens, less than one sequence of 12"):
-        validation_loss(byte_model(), store, 4)
+        protocol_windows(store, 12, 4)
     nothing = TokenStore(store.folder, store.train, store.val[:1], store.meta)
     with pytest.raises(DataError, match="no two tokens"):
-        exact_loss(byte_model(), nothing)
+        exact_windows(nothing, 12)

@@ -23,7 +23,7 @@ from yuriiformer.data.tokenizers import END_OF_TEXT, TrainedBPE, load_tokenizer
 from yuriiformer.errors import DataError, ModelFileError, RunError, YuriiError
 
 ours, transformers = Later("yuriiformer.huggingface"), Later("transformers")
-tokens = Later("yuriiformer.huggingface.tokens")
+export = Later("yuriiformer.huggingface.export")
 
 FRESH = """
 import sys, torch
@@ -53,7 +53,7 @@ def words() -> TrainedBPE:
 
 
 def fast(tokenizer, folder):
-    tokens.fast_tokenizer(tokenizer, 10_000).save_pretrained(folder)
+    export.fast_tokenizer(tokenizer, 10_000).save_pretrained(folder)
     return transformers.AutoTokenizer.from_pretrained(folder)
 
 
@@ -139,7 +139,7 @@ def test_a_run(tmp_path, capsys):
 
 
 def test_a_trained_tokeniser(tmp_path):
-    """It lies with the data: they may move, but must be found."""
+    """It travels with the model; one that was saved without it finds it with the data."""
     data = small_words(300, 300)
     yf.train(small(steps=1), data, tmp_path / "run")
     assert ours.export_run(tmp_path / "run", tmp_path / "out").name == "bpe:300"
@@ -149,22 +149,24 @@ def test_a_trained_tokeniser(tmp_path):
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     config["data"]["folder"] = "/gone"
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(DataError, match=r"are not in /gone: say where with --data"):
-        ours.export_run(tmp_path / "run", tmp_path / "out")
-    ours.export_run(tmp_path / "run", tmp_path / "out", data=data)
-    with pytest.raises(DataError, match="does not hold the data that"):
-        ours.export_run(tmp_path / "run", tmp_path / "out", data=tales())
+    assert ours.export_run(tmp_path / "run", tmp_path / "out").name == "bpe:300"
+    model = yf.load_model(tmp_path / "run" / "checkpoints" / "final")
+    yf.save_model(model, tmp_path / "bare")
+    assert ours.export_run(tmp_path / "bare", tmp_path / "out") is None
+    assert ours.export_run(tmp_path / "bare", tmp_path / "out", data=data).name == "bpe:300"
+    with pytest.raises(DataError, match="there is no folder"):
+        ours.export_run(tmp_path / "bare", tmp_path / "out", data=tmp_path / "gone")
 
 
 def test_runs_that_cannot_be_exported(tmp_path):
     with pytest.raises(RunError, match="no run in"):
         command.run([str(tmp_path), str(tmp_path / "out")])
     yf.train(small(steps=1, eval_every=1), tales(), tmp_path / "run")
-    with pytest.raises(RunError, match="no checkpoint 'newest': use best"):
+    with pytest.raises(RunError, match="no checkpoint 'newest'; it has best"):
         ours.export_run(tmp_path / "run", tmp_path / "out", "newest")
     (tmp_path / "run" / "checkpoints" / "best").rename(tmp_path / "aside")
     with pytest.raises(RunError, match="no checkpoint 'best'; it has final, last"):
-        command.run([str(tmp_path / "run"), str(tmp_path / "out")])
+        command.run([str(tmp_path / "run"), str(tmp_path / "out"), "--checkpoint", "best"])
     with pytest.raises(YuriiError, match="checkpoint"):
         command.run([str(tmp_path / "run"), str(tmp_path / "out"), "--checkpoint", "newest"])
     with pytest.raises(YuriiError, match="FOLDER"):

@@ -12,7 +12,7 @@ import yuriiformer as yf
 from tests.later import Later
 from tests.model.tiny import EVERY, tiny, tokens, unsettle
 from yuriiformer.errors import ConfigError, InputError, ModelFileError
-from yuriiformer.model import init
+from yuriiformer.model import parameters
 
 ours, transformers = Later("yuriiformer.huggingface"), Later("transformers")
 
@@ -32,7 +32,7 @@ def test_saved_and_loaded_it_is_the_same_to_the_bit(rule, oracles, tmp_path, mon
     def draw(*_):
         raise AssertionError("a start was drawn for nothing")
 
-    monkeypatch.setattr(init, "_normal", draw)
+    monkeypatch.setattr(parameters, "_normal", draw)
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     assert type(again) is ours.YuriiFormerForCausalLM
     assert again.model.config == net.model.config

@@ -1,4 +1,4 @@
-"""The passes over the whole catalogue: streams, liveness, segments."""
+"""The passes over the whole catalogue: streams, liveness, segments, lookahead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 import yuriiformer as yf
 from tests.methods.worlds import World
 from yuriiformer.methods.interpreter import evaluate
-from yuriiformer.methods.passes import Query
+from yuriiformer.methods.passes import Query, structure, without_lookahead
 from yuriiformer.methods.tree import Name
 
 DELAYED = yf.Rule(  # what an oracle says reaches X only two blocks later
@@ -141,3 +141,41 @@ def test_nested_oracle_calls_are_taken_inside_out():
     first, second, _ = rule.steps
     assert (first.oracle, second.oracle) == ("attn", "mlp")
     assert Name(first.target) == second.argument.right
+
+
+def polyak_pairs(rules):
+    return [
+        (one.name, two.name)
+        for one in rules
+        for two in rules
+        if without_lookahead(one) == structure(two) and structure(one) != structure(two)
+    ]
+
+
+def test_nesterov_without_its_lookahead_is_polyak():
+    # Told by the equations, not by names.
+    assert polyak_pairs(yf.rules.values()) == [
+        ("nesterov-euler", "polyak-euler"),
+        ("nesterov-lie-trotter", "polyak-lie-trotter"),
+    ]
+
+
+def test_the_lookahead_of_a_users_rule():
+    mine = yf.Rule(
+        "mine",
+        """
+        Z = X + mu2 * V
+        V = norm(beta * V + gamma * attn(Z) - mlp(X + mu * V))
+        X = X + V
+        """,
+        coefficients={"mu2": 0.5},
+    )
+    plain = yf.Rule("plain", "V = norm(beta * V + gamma * attn(X) - mlp(X))\nX = X + V")
+    assert polyak_pairs([plain, mine]) == [("mine", "plain")]
+
+
+def test_starts_and_coefficients_tell_rules_apart():
+    nesterov = yf.get_rule("nesterov-euler+V=zero")
+    assert polyak_pairs([nesterov, yf.rules["polyak-euler"]]) == []
+    assert polyak_pairs([nesterov, yf.get_rule("polyak-euler+V=zero")]) != []
+    assert polyak_pairs([nesterov, yf.get_rule("polyak-euler+V=zero+beta=0.5")]) == []

@@ -29,7 +29,7 @@ def test_they_start_where_the_rule_says_and_stay_in_range():
 @pytest.mark.parametrize("value", [1e-4, 0.1, 0.5, 0.999])
 @pytest.mark.parametrize("kind", ["unit", "positive", "real"])
 def test_storing_and_reading_are_inverse(kind, value):
-    from yuriiformer.model.coefficients import READ, STORE
+    from yuriiformer.model.block import READ, STORE
 
     raw = torch.tensor([STORE[kind](value)], dtype=torch.float64)
     assert READ[kind](raw).item() == pytest.approx(value, rel=1e-9)

@@ -21,8 +21,7 @@ from yuriiformer.model.energies import (
     log_partition,
     potential_energy,
 )
-from yuriiformer.model.layers import attention_scores
-from yuriiformer.model.paper import MLP, Attention
+from yuriiformer.model.oracles import MLP, Attention, attention_scores
 
 N, D = 7, 5
 OPEN = Context(torch.arange(N), causal=False)

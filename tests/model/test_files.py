@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import yuriiformer as yf
+from tests.launcher import FORKS
 from tests.model.tiny import tiny, tokens, unsettle
 from yuriiformer.errors import ModelFileError
 from yuriiformer.model import oracles as registry
-from yuriiformer.model.paper import MLP, Attention, layer_norm
+from yuriiformer.model.oracles import MLP, Attention, layer_norm
 
 OWN = """
 equations = '''
@@ -59,17 +58,20 @@ def test_a_model_does_not_need_its_rule_file_again(tmp_path):
     assert torch.equal(again(tokens(model)), model(tokens(model)))
 
 
+def same_logits(folder, path):
+    """In another process, which knows of the model what is in the folder."""
+    model = yf.load_model(folder)
+    expected = torch.load(path, weights_only=True)
+    torch.testing.assert_close(model(tokens(model)), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_another_process_gets_the_same_logits(saved, tmp_path):
     model, folder = saved
     torch.save(model(tokens(model)), tmp_path / "logits.pt")
-    code = f"""
-import torch, yuriiformer as yf
-model = yf.load_model({str(folder)!r})
-ids = torch.randint(29, (2, 12), generator=torch.Generator().manual_seed(0))
-expected = torch.load({str(tmp_path / "logits.pt")!r}, weights_only=True)
-torch.testing.assert_close(model(ids), expected, rtol=1e-5, atol=1e-6)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+    process = FORKS.Process(target=same_logits, args=(folder, tmp_path / "logits.pt"))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 
 
 def test_dtypes_are_kept(tmp_path):
@@ -158,7 +160,7 @@ DAMAGE = {
     ),
     "another shape": (
         lambda f: edit(f / "model.json", config={"d_model": 32}),
-        "does not fit its model.json: other shape of",
+        "does not fit its configuration: other shape of",
     ),
     "another depth": (
         lambda f: edit(f / "model.json", config={"n_layer": 4}),

@@ -9,12 +9,11 @@ import yuriiformer as yf
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Query
 from yuriiformer.model.context import positions_and_mask
-from yuriiformer.model.generate import Predictor, generate, stream, window_start
-from yuriiformer.model.sampling import Sampling
+from yuriiformer.model.generate import Predictor, Sampling, stream, window_start
 
 GREEDY = Sampling(temperature=0)
-CONTEXT, VALID = 8, 37
-NEW = 14  # tokens, so that the window begins anew twice even for the shortest prompt
+CONTEXT, VALID = 4, 37
+NEW = 8  # tokens, so that the window begins anew twice even for the shortest prompt
 
 
 def model(rule="nesterov-lie-trotter", oracles="paper", *, context=CONTEXT, n_layer=3):
@@ -30,14 +29,14 @@ def model(rule="nesterov-lie-trotter", oracles="paper", *, context=CONTEXT, n_la
         oracles=oracles,
     )
     net = yf.YuriiFormer(config, seed=1)
-    chance = torch.Generator().manual_seed(0)
+    chance = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=chance))
     return net
 
 
-PROMPTS = [[1], [2, 3, 4], [5, 6, 7, 8, 9, 10, 11, 12], [*range(1, 14)]]
+PROMPTS = [[1], [2, 3], [4, 5, 6, 7], [*range(1, 8)]]
 
 
 def texts(net, prompts, count, **options):
@@ -53,7 +52,7 @@ def test_cached_equals_uncached_and_alone_equals_among_others(rule, oracles):
     found = texts(net, PROMPTS, NEW)
     assert found == texts(net, PROMPTS, NEW, cached=False)
     assert found == [texts(net, [prompt], NEW)[0] for prompt in PROMPTS]
-    assert len({token for text in found for token in text}) > 1
+    assert len({token for text in found for token in text}) > 2
 
 
 @pytest.mark.parametrize("rule", list(yf.rules)[:17])
@@ -117,8 +116,7 @@ def test_where_windows_begin():
 
 
 def test_oracles_that_remember_nothing_still_generate():
-    from yuriiformer.model.oracles import OraclePair, register_oracles
-    from yuriiformer.model.paper import MLP, Attention, layer_norm
+    from yuriiformer.model.oracles import MLP, Attention, OraclePair, layer_norm, register_oracles
 
     class Forgetful(Attention):
         def forward(self, Y, context):
@@ -153,20 +151,20 @@ def test_padding_is_never_drawn_and_every_real_token_can_be():
 
 
 def chances(net, **options):
-    """How often each token follows token 2, of 20,000 draws."""
-    drawn = net.generate(torch.tensor([[2]]).repeat(20_000, 1), 1, **options)[:, 1]
-    return torch.bincount(drawn, minlength=VALID) / 20_000
+    """How often each token follows token 2, of 5,000 draws."""
+    drawn = net.generate(torch.tensor([[2]]).repeat(5_000, 1), 1, **options)[:, 1]
+    return torch.bincount(drawn, minlength=VALID) / 5_000
 
 
 def test_draws_follow_the_probabilities():
     net = model(n_layer=1)
     logits = net(torch.tensor([[2]]))[0, -1, :VALID].detach()
     expected = torch.softmax(logits / 0.7, -1)
-    assert torch.allclose(chances(net, temperature=0.7), expected, atol=0.015)
+    assert torch.allclose(chances(net, temperature=0.7), expected, atol=0.025)
     kept = expected.topk(3).indices
     found = chances(net, temperature=0.7, top_k=3)
     assert set(found.nonzero().flatten().tolist()) == set(kept.tolist())
-    assert torch.allclose(found[kept], expected[kept] / expected[kept].sum(), atol=0.015)
+    assert torch.allclose(found[kept], expected[kept] / expected[kept].sum(), atol=0.025)
 
 
 def test_top_p_keeps_the_fewest_that_suffice():
@@ -221,7 +219,7 @@ def test_rows_end():
 
 
 def test_no_tokens_asked_for():
-    assert torch.equal(generate(model(), PROMPT, 0), PROMPT)
+    assert torch.equal(model().generate(PROMPT, 0), PROMPT)
 
 
 def test_places():

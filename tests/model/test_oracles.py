@@ -14,7 +14,7 @@ from tests.model.tiny import tiny, unsettle
 from yuriiformer.errors import ConfigError
 from yuriiformer.model import oracles as registry
 from yuriiformer.model.context import Context
-from yuriiformer.model.modern import kv_heads, rotate
+from yuriiformer.model.oracles import kv_heads, rotate
 
 
 def test_paper_attention_longhand():

@@ -14,8 +14,7 @@ from yuriiformer.config import Machine, Recipe, TrainConfig, Validation
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.traffic import fused_bytes, traffic
 from yuriiformer.model import oracles as registry
-from yuriiformer.planning.devices import Device, find_device, table
-from yuriiformer.planning.measure import Timing, memory, time_step
+from yuriiformer.planning.devices import Device, Timing, find_device, memory, table, time_step
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.state import Saver
@@ -93,7 +92,7 @@ def test_a_timed_step_has_what_it_recomputes():
     assert again.mfu > plain.mfu
 
 
-@pytest.mark.parametrize(("gpus", "largest"), [(1, 12), (4, 3), (5, 3), (7, 2), (11, 2), (12, 1)])
+@pytest.mark.parametrize(("gpus", "largest"), [(1, 12), (5, 3), (7, 2), (12, 1)])
 def test_the_largest_share_sets_the_pace(gpus, largest):
     time = make_plan(config(), Circumstances(LARGE, gpus=gpus, mfu=0.5)).time
     work = model_work(config().model).total

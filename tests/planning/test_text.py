@@ -12,7 +12,7 @@ import torch
 import yuriiformer as yf
 from yuriiformer.config import Recipe, TrainConfig
 from yuriiformer.costs.flops import ModelWork, Work
-from yuriiformer.costs.parameters import Parameters
+from yuriiformer.costs.run import Parameters
 from yuriiformer.planning.devices import Device
 from yuriiformer.planning.hours import Against, Blocks, Hours, MoreSeconds
 from yuriiformer.planning.memory import Passes, StepMemory, Update

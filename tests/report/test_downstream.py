@@ -12,8 +12,7 @@ from yuriiformer.comparison import outcomes
 from yuriiformer.report.downstream import downstream_latex, downstream_table
 from yuriiformer.report.payload import Extras, payload
 from yuriiformer.report.tables import markdown, terminal_table
-from yuriiformer.runs.run import read_run
-from yuriiformer.runs.scores import read_scores
+from yuriiformer.runs.run import read_run, read_scores
 
 GD, NESTEROV, POLYAK = "gd-lie-trotter", "nesterov-lie-trotter", "polyak-lie-trotter"
 

@@ -12,9 +12,9 @@ from tests.comparison.synthetic import arm, write_suite
 from yuriiformer.comparison.outcomes import Speedup, compare
 from yuriiformer.comparison.paper import FOOTNOTE
 from yuriiformer.methods.catalog import paper
-from yuriiformer.report.cells import lowest
-from yuriiformer.report.results import COLUMNS, result_table, styles
-from yuriiformer.report.table import NONE
+from yuriiformer.report.cells import NONE, lowest
+from yuriiformer.report.curves import styles
+from yuriiformer.report.results import COLUMNS, result_table
 
 GD, NESTEROV, VERLET = "gd-lie-trotter", "nesterov-lie-trotter", "verlet-ama"
 

@@ -74,10 +74,8 @@ def test_a_terminals_table_fits_and_is_aligned(everything, width):
     table = result_table(everything)
     lines = terminal_table(table, width).splitlines()[: len(paper) + 2]
     assert all(display_width(line) <= width for line in lines)
-    assert all(
-        table.column(key).title in lines[0]
-        for key in ("arm", "final", "difference", "best", "train")
-    )
+    titles = {column.key: column.title for column in table.columns}
+    assert all(titles[key] in lines[0] for key in ("arm", "final", "difference", "best", "train"))
     # Every number of a column ends in the same place.
     end = lines[0].index("Final") + len("Final")
     for line, row in zip(lines[2:], table.rows, strict=True):

@@ -90,10 +90,17 @@ def test_every_byte_of_the_manifest(begun):
     read_checkpoint(path.parent)
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("how", ["half", "middle", "missing"])
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        *(("middle", name) for name in FILES),
+        *(("half", name) for name in FILES[:1]),
+        *(("missing", name) for name in FILES[-2:]),
+    ],
+)
 def test_a_damaged_one_is_stepped_over(runs, begun, name, how):
-    """The run resumes from the one before, says so, and ends with the same bits."""
+    """The run resumes from the one before, says so, and ends with the same bits. (That any damage
+    of any file is seen, the test above has.)"""
     DAMAGE[how](begun / "checkpoints" / "last" / name)
     result, said = go_on(begun)
     assert result.outcome == "finished"

@@ -49,7 +49,7 @@ def test_a_cut_last_line_is_left_out(path, cut):
     assert cut < last
     path.write_bytes(whole[:-cut])
     assert read_metrics(path) == RECORDS[:-1]
-    assert cut_metrics(path, 10) == 0
+    cut_metrics(path, 10)
     assert path.read_bytes() == whole[:-last]  # so that the next record begins a line
 
 
@@ -74,13 +74,13 @@ def test_a_damaged_line_in_the_middle_is_named(path, line):
 
 @pytest.mark.parametrize("step", [-1, 0, 2, 4, 9])
 def test_steps_that_will_be_done_again_are_dropped(path, step):
-    assert cut_metrics(path, step) == len([r for r in RECORDS if r["step"] > step])
+    cut_metrics(path, step)
     assert read_metrics(path) == [r for r in RECORDS if r["step"] <= step]
     assert [p.name for p in path.parent.iterdir()] == ["metrics.jsonl"]
 
 
 def test_there_may_be_no_file_yet(tmp_path):
-    assert cut_metrics(tmp_path / "metrics.jsonl", 3) == 0
+    cut_metrics(tmp_path / "metrics.jsonl", 3)
     assert not (tmp_path / "metrics.jsonl").exists()
 
 

@@ -47,9 +47,9 @@ def at_every_line(act: Callable[[], None]) -> Iterator[None]:
 
     def trace(frame, event, _):
         nonlocal busy
-        if frame.f_code.co_filename not in places:
+        if busy or frame.f_code.co_filename not in places:
             return None
-        if event == "line" and not busy:
+        if event == "line":
             busy = True
             try:
                 act()
@@ -125,7 +125,12 @@ def test_a_whole_one_at_every_instant_after_a_fall_back(begun, renames):
 
     def look() -> None:
         nonlocal names
-        now = {(p, p.stat().st_ino, p.stat().st_size) for p in home.glob("last*/*")}
+        now = {
+            (file.path, file.inode(), file.stat().st_size)
+            for folder in os.listdir(home)
+            if folder.startswith("last")
+            for file in os.scandir(home / folder)
+        }
         if now != names:
             names = now
             seen.append(newest_whole(home))

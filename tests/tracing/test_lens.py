@@ -12,9 +12,8 @@ import yuriiformer as yf
 from tests.model.tiny import tiny, tokens, unsettle
 from tests.tracing.test_recorder import CLOSE, traced
 from yuriiformer.model.context import Context
-from yuriiformer.tracing import lens
-from yuriiformer.tracing.data import run_data
-from yuriiformer.tracing.page import trace_text
+from yuriiformer.tracing import measures
+from yuriiformer.tracing.page import run_data, trace_text
 
 
 @torch.no_grad()
@@ -62,7 +61,7 @@ def test_the_last_row_is_the_models_own_loss():
 
 def test_tokens_in_parts_give_the_same(monkeypatch):
     model, ids, whole = traced("nesterov-lie-trotter")
-    monkeypatch.setattr(lens, "CHUNK_ELEMENTS", 4 * 29)  # four tokens at a time of nine
+    monkeypatch.setattr(measures, "CHUNK_ELEMENTS", 4 * 29)  # four tokens at a time of nine
     parts = yf.trace(model, ids)
     for name, value in vars(whole.lens).items():
         torch.testing.assert_close(getattr(parts.lens, name), value, **CLOSE)

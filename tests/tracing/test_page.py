@@ -10,8 +10,7 @@ import torch
 import yuriiformer as yf
 from tests.model.tiny import EVERY, tiny, tokens, unsettle
 from yuriiformer.methods.drawing.equations import step_labels
-from yuriiformer.tracing.data import run_data
-from yuriiformer.tracing.page import depth_payload, reading, trace_text
+from yuriiformer.tracing.page import depth_payload, reading, run_data, trace_text
 from yuriiformer.tracing.recorder import BY_STEP, trace
 
 

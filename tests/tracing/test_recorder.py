@@ -12,8 +12,8 @@ import yuriiformer as yf
 from tests.longhand import LONGHAND
 from tests.model.tiny import EVERY, tiny, tokens, unsettle
 from yuriiformer.model.context import Context
-from yuriiformer.model.paper import Attention, layer_norm
-from yuriiformer.tracing.paths import principal
+from yuriiformer.model.oracles import Attention, layer_norm
+from yuriiformer.tracing.measures import principal
 from yuriiformer.tracing.recorder import trace
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9, "equal_nan": True}

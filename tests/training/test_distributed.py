@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -34,31 +36,42 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
 from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.training import muon
-from yuriiformer.training.batches import Batches
 from yuriiformer.training.muon import Muon
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.session import train
+from yuriiformer.training.step import Batches
 
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
 
 
-def one_of_a_team(rank: int, size: int, port: int, data: Path, home: Path) -> None:
-    """A warm process that finds its place as under torchrun, and trains each rule in turn."""
+def take_place(rank: int, size: int, port: int) -> None:
+    """What torchrun tells a process of its place."""
     place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
     place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in place.items()})
+
+
+def train_each_rule(rank: int, size: int, port: int, data: Path, home: Path) -> None:
+    """In a warm process, into a folder of its name."""
+    take_place(rank, size, port)
     for rule in RULES:
         train(small(rule), data, home / rule)
 
 
-def train_many(home: Path, processes: int) -> None:
-    """A run of each rule by so many processes, into a folder of its name."""
-    home.mkdir()
+def give_command(rank: int, size: int, port: int, words: list[str], log: Path) -> None:
+    """In a warm process, with a log of its own."""
+    take_place(rank, size, port)
+    with log.with_suffix(f".{rank}").open("w") as said, redirect_stdout(said):
+        assert main(words) == 0
+
+
+def team(processes: int, act: Callable[..., None], *given: object) -> None:
+    """So many warm processes that act together."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     torch.multiprocessing.start_processes(
-        one_of_a_team, (processes, port, tales(), home), nprocs=processes, start_method="forkserver"
+        act, (processes, port, *given), nprocs=processes, start_method="forkserver"
     )
 
 
@@ -90,8 +103,8 @@ def test_together_they_see_what_one_would(size):
             for micro in share:
                 assert micro.weight / size == pytest.approx(len(micro.batch[0]) / 8)
                 assert len(micro.batch[0]) <= 3
-    whole = torch.cat([inputs for inputs, _ in alone.validation()[0]])
-    parts = torch.cat([inputs for each in team for inputs, _ in each.validation()[0]])
+    whole = torch.cat([inputs for inputs, _ in alone.validation(exact=False)[0]])
+    parts = torch.cat([inputs for each in team for inputs, _ in each.validation(exact=False)[0]])
     assert torch.equal(whole, parts)
 
 
@@ -99,15 +112,15 @@ def test_together_they_see_what_one_would(size):
 def test_the_exact_loss_sees_every_token_once_whoever_takes_part(size):
     store, config = TokenStore.open(tales()), small()
     team = [Batches(store, config, Processes(r, size, torch.device("cpu"))) for r in range(size)]
-    batches = [batch for each in team for batch in each.exact()[0]]
+    batches = [batch for each in team for batch in each.validation(exact=True)[0]]
     targets = torch.cat([targets.flatten() for _, targets in batches])
     inputs = torch.cat([inputs.flatten() for inputs, _ in batches])
     # As multisets, for the last, shorter window is the leading process's.
     assert sorted(targets.tolist()) == sorted(store.val[1:].tolist())
     assert sorted(inputs.tolist()) == sorted(store.val[:-1].tolist())
     assert len(store.val[1:]) % config.model.context  # or there was no shorter one
-    least = min(len(list(each.exact()[0])) for each in team)
-    assert all(each.exact()[1] <= least for each in team)
+    least = min(len(list(each.validation(exact=True)[0])) for each in team)
+    assert all(each.validation(exact=True)[1] <= least for each in team)
 
 
 def test_more_processes_than_sequences_are_refused():
@@ -116,11 +129,12 @@ def test_more_processes_than_sequences_are_refused():
 
 
 def test_two_processes(tmp_path, capsys):
-    """Through torchrun and the command line."""
+    """Through the command line."""
     assert main(command(tmp_path / "one", steps=7)[3:]) == 0
     alone = capsys.readouterr()
-    done = finish(command(tmp_path / "two", steps=7, processes=2))
-    for said in (alone.out, done.stdout):
+    team(2, give_command, command(tmp_path / "two", steps=7)[3:], tmp_path / "log")
+    together = "".join((tmp_path / f"log.{rank}").read_text() for rank in range(2))
+    for said in (alone.out, together):
         assert said.count("finished 7 steps") == 1  # only one speaks
     assert_close(tmp_path / "two", tmp_path / "one")
     assert len(list(tmp_path.rglob("metrics.jsonl"))) == 2
@@ -129,10 +143,19 @@ def test_two_processes(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_two_processes_of_torchrun(tmp_path):
+    finish(command(tmp_path / "one", steps=7))
+    done = finish(command(tmp_path / "two", steps=7, processes=2))
+    assert done.stdout.count("finished 7 steps") == 1
+    assert_close(tmp_path / "two", tmp_path / "one")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_any_number_of_processes_agrees_with_one(tmp_path, size):
     """Three do not divide the eight sequences of a step; hamiltonian has frozen parameters."""
-    train_many(tmp_path / "many", size)
+    (tmp_path / "many").mkdir()
+    team(size, train_each_rule, tales(), tmp_path / "many")
     for rule in RULES:
         train(small(rule), tales(), tmp_path / rule)
         assert_close(tmp_path / "many" / rule, tmp_path / rule)

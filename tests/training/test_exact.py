@@ -11,7 +11,7 @@ from tests.training.runs import StopAt, StopRun, small, tales
 from yuriiformer.config import TrainConfig
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
-from yuriiformer.evaluation.validation import exact_loss
+from yuriiformer.evaluation.validation import exact_windows
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.loading import open_model
 from yuriiformer.runs.metrics import read_metrics
@@ -31,8 +31,9 @@ def test_it_is_what_evaluation_says_of_the_last_model(tmp_path):
     train(exact(small()), tales(), tmp_path / "run")
     records = read_metrics(tmp_path / "run" / "metrics.jsonl")
     assert [record["step"] for record in records if "exact_loss" in record] == [8]
-    opened = open_model(tmp_path / "run", checkpoint="final")
-    told = exact_loss(opened.model, TokenStore.open(tales()), batch=3).mean
+    model = open_model(tmp_path / "run", checkpoint="final").model
+    windows = exact_windows(TokenStore.open(tales()), model.config.context)
+    told = windows.loss(model, batch=3).mean
     assert records[-1]["exact_loss"] == pytest.approx(told, abs=1e-6)
     assert read_run(tmp_path / "run").exact == records[-1]["exact_loss"]
     assert records[-1]["exact_loss"] != records[-1]["val_loss"]  # which is of 8 sequences

@@ -18,11 +18,11 @@ from yuriiformer.config import TrainConfig, Validation
 from yuriiformer.errors import NonFiniteError
 from yuriiformer.evaluation.validation import total_loss
 from yuriiformer.model import oracles as registry
-from yuriiformer.model.paper import MLP, Attention, check_paper, layer_norm
+from yuriiformer.model.oracles import MLP, Attention, check_paper, layer_norm
 from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training import trainer
-from yuriiformer.training.coefficients import coefficient_record, saturated
+from yuriiformer.training.journal import coefficient_record, saturated
 from yuriiformer.training.presets import preset
 from yuriiformer.training.step import StepResult
 

@@ -13,11 +13,10 @@ from tests.training.corpora import tales
 from yuriiformer.config import Recipe
 from yuriiformer.methods.catalog import paper
 from yuriiformer.runs.metrics import read_metrics
-from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import preset
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import train_step
+from yuriiformer.training.step import MicroBatch, train_step
 
 CPU = Processes(0, 1, torch.device("cpu"))
 
@@ -26,15 +25,15 @@ CPU = Processes(0, 1, torch.device("cpu"))
 def test_a_small_batch_is_memorised(rule):
     """The preset's model and the recipe's own rates, one batch again and again."""
     config = preset("tales-tiny", rule)
-    model = yf.YuriiFormer(replace(config.model, vocab_size=256, context=32))
-    optimizer = Optimizer(model, replace(config.recipe, steps=40))
-    ids = torch.randint(256, (4, 33), generator=torch.Generator().manual_seed(0))
+    model = yf.YuriiFormer(replace(config.model, vocab_size=64, context=32))
+    optimizer = Optimizer(model, replace(config.recipe, steps=25))
+    ids = torch.randint(64, (2, 33), generator=torch.Generator().manual_seed(0))
     batch = [MicroBatch((ids[:, :-1], ids[:, 1:]), 1.0)]
     losses = [
-        train_step(model, batch, optimizer, CPU, torch.float32, step).loss for step in range(40)
+        train_step(model, batch, optimizer, CPU, torch.float32, step).loss for step in range(25)
     ]
-    assert losses[0] == pytest.approx(math.log(256), abs=0.3)
-    assert losses[-1] < 0.05
+    assert losses[0] == pytest.approx(math.log(64), abs=0.3)
+    assert losses[-1] < 0.08
 
 
 def test_the_papers_rates_memorise_too():

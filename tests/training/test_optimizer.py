@@ -12,7 +12,7 @@ from tests.model.tiny import EVERY, tiny
 from tests.training.reference import newton_schulz, rate
 from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
-from yuriiformer.model.groups import parameter_groups
+from yuriiformer.model.parameters import named_groups
 from yuriiformer.training.muon import Muon, orthogonalize, update_scale
 from yuriiformer.training.optimizer import Optimizer, lr_factor
 
@@ -120,7 +120,7 @@ def test_muon_refuses_what_is_no_matrix():
 @pytest.mark.parametrize("split", [False, True])
 def test_every_parameter_is_in_exactly_one_group(rule, oracles, split):
     model = tiny(rule, oracles)
-    names = [name for group in parameter_groups(model, split_fused=split) for name in group.names]
+    names = [name for group in named_groups(model, split_fused=split) for name in group.names]
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
     assert sorted(names) == sorted(trained)
     assert len(names) == len(set(names))
@@ -128,7 +128,7 @@ def test_every_parameter_is_in_exactly_one_group(rule, oracles, split):
 
 
 def test_groups_are_those_of_the_recipe():
-    groups = {g.kind: set(g.names) for g in parameter_groups(tiny(bias=True))}
+    groups = {g.kind: set(g.names) for g in named_groups(tiny(bias=True))}
     assert {n.split(".")[0] for n in groups["embeddings"]} == {"starts"}
     assert all(".raw_" in n for n in groups["coefficients"])
     assert {n.split(".")[-2] for n in groups["matrices"]} == {"qkv", "out", "up", "down"}
@@ -136,7 +136,7 @@ def test_groups_are_those_of_the_recipe():
         n.endswith((".bias", "norm.weight", "norms.0.weight")) or n == "norm.weight"
         for n in groups["norms"]
     )
-    split = [g for g in parameter_groups(tiny(), split_fused=True) if g.parts == 3]
+    split = [g for g in named_groups(tiny(), split_fused=True) if g.parts == 3]
     assert [n.split(".")[-2] for g in split for n in g.names] == ["qkv"] * 3
 
 
@@ -147,12 +147,13 @@ def test_rates_and_decays():
     for step, factor in expected.items():
         rates = optimizer.set_rates(step)
         assert rates == pytest.approx({"muon": 0.02 * factor, "adamw": 6e-4 * factor})
-        assert [g["lr"] for g in optimizer.muon.param_groups] == pytest.approx([0.02 * factor])
-        assert [g["lr"] for g in optimizer.adamw.param_groups] == pytest.approx(
+        muon, adamw = (each.param_groups for each in optimizer.both.values())
+        assert [g["lr"] for g in muon] == pytest.approx([0.02 * factor])
+        assert [g["lr"] for g in adamw] == pytest.approx(
             [6e-4 * factor, 6e-4 * factor, 3e-3 * factor]
         )
-    assert [g["weight_decay"] for g in optimizer.adamw.param_groups] == [0.1, 0.0, 0.0]
-    assert [g["weight_decay"] for g in optimizer.muon.param_groups] == [0.0]
+    assert [g["weight_decay"] for g in adamw] == [0.1, 0.0, 0.0]
+    assert [g["weight_decay"] for g in muon] == [0.0]
     for step in range(100):
         assert lr_factor(step, steps=100, warmup=10, final=0.1) == pytest.approx(
             rate(step, 100, 10)
@@ -164,7 +165,7 @@ def test_adamw_for_everything_is_torchs_over_all_parameters():
     recipe = Recipe(steps=10, warmup=0, final_lr=1.0, matrices="adamw", matrix_lr=1e-3)
     ours, theirs = tiny(seed=1), tiny(seed=1)
     optimizer = Optimizer(ours, recipe)
-    assert optimizer.muon is None
+    assert "muon" not in optimizer.both
     decayed = {"matrices": 0.1, "embeddings": 0.1, "norms": 0.0, "coefficients": 0.0}
     rates = {"matrices": 1e-3, "embeddings": 6e-4, "norms": 6e-4, "coefficients": 3e-3}
     names = dict(theirs.named_parameters())
@@ -175,7 +176,7 @@ def test_adamw_for_everything_is_torchs_over_all_parameters():
                 "lr": rates[group.kind],
                 "weight_decay": decayed[group.kind],
             }
-            for group in parameter_groups(theirs)
+            for group in named_groups(theirs)
         ],
         betas=(0.9, 0.95),
         eps=1e-8,

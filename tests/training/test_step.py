@@ -16,10 +16,9 @@ import yuriiformer as yf
 from tests.training.reference import Longhand
 from yuriiformer.config import Machine, Recipe, TrainConfig, Validation
 from yuriiformer.data.store import TokenStore
-from yuriiformer.training.batches import Batches
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import train_step
+from yuriiformer.training.step import Batches, train_step
 
 CPU = torch.device("cpu")
 SEQUENCES, STEPS = 16, 3

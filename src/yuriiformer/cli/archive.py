@@ -1,4 +1,4 @@
-"""``yurii archive``: a suite's results in a small folder that needs no runs."""
+"""``yurii archive SUITE ARCHIVE``: a suite's results in a small folder that needs no runs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,18 @@ from yuriiformer.errors import ConfigError, RunError
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii archive``."""
+    """Keep a suite's results without its runs: configurations with the rules' text, versions,
+    the data's identity, every validation, training curves, coefficients, the study. JSON and
+    gzip, checksummed, at most 100 kB per run. Run again, it adds the runs that have finished
+    since. 'yurii report ARCHIVE' makes the report from it, and 'yurii train --config
+    ARCHIVE/runs/ARM/seed-0.json.gz' repeats a run."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]] = ()
     """The suite, and the archive to write or to add to: SUITE ARCHIVE."""
 
 
-DESCRIPTION = (
-    "Keep a suite's results without its runs: configurations with the rules' text, versions, "
-    "the data's identity, every validation, training curves, coefficients, the study. JSON and "
-    "gzip, checksummed, at most 100 kB per run. Run again, it adds the runs that have finished "
-    "since. 'yurii report ARCHIVE' makes the report from it, and 'yurii train --config "
-    "ARCHIVE/runs/ARM/seed-0.json.gz' repeats a run."
-)
-
-
 def run(arguments: list[str]) -> int:
-    """``yurii archive SUITE ARCHIVE``"""
-    flags = parse_flags("yurii archive", Flags(), arguments, DESCRIPTION)
+    flags = parse_flags("yurii archive", Flags(), arguments)
     if len(flags.folders) != 2:
         raise ConfigError("two folders are needed: yurii archive SUITE ARCHIVE")
     suite, out = SuiteFolder(flags.folders[0]), flags.folders[1]

@@ -1,4 +1,4 @@
-"""``yurii data``: look at a prepared corpus."""
+"""``yurii data show FOLDER``: look at a prepared corpus."""
 
 from __future__ import annotations
 
@@ -48,5 +48,4 @@ def show(
 
 
 def run(arguments: list[str]) -> None:
-    """``yurii data show FOLDER``."""
     parse_command("yurii data", {"show": show}, arguments)

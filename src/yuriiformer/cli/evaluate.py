@@ -1,4 +1,4 @@
-"""``yurii evaluate``: validation loss and downstream tasks of a trained model."""
+"""``yurii evaluate RUN``: validation loss and downstream tasks of a trained model."""
 
 from __future__ import annotations
 
@@ -9,28 +9,33 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from yuriiformer.cli.parsing import parse_flags
-from yuriiformer.comparison.paper import paper_downstream, paper_preset, task_references
+from yuriiformer.cli.parsing import parse_flags, print_remarks
+from yuriiformer.comparison.paper import is_papers, paper_downstream, paper_preset, task_references
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import ConfigError, RunError, whole_number
-from yuriiformer.evaluation.evaluate import Evaluator, TaskOptions, check_tasks
+from yuriiformer.evaluation.evaluate import (
+    Evaluator,
+    check_tasks,
+    tasks_text,
+    validation_text,
+)
 from yuriiformer.evaluation.local_tasks import parse_tasks
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
-from yuriiformer.evaluation.text import tasks_text, validation_text
-from yuriiformer.methods.catalog import paper
 from yuriiformer.runs.loading import LoadedModel
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii evaluate``."""
+    """Measure a trained model: validation loss by the paper's protocol and exact over the
+    split, perplexity, bits per byte; with --tasks also downstream tasks. An evaluation that was
+    stopped resumes when it is given again."""
 
-    run: tyro.conf.Positional[Path] = Path()
-    """Folder of a run; or of a model, with --data."""
+    model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="MODEL")]]
+    """A run, a checkpoint, a model folder, an export, a GPT-2; without a run, --data is needed."""
     checkpoint: Literal["best", "final", "last"] | None = None
     """Which; the best by validation loss if not given."""
     tasks: tuple[str, ...] = ()
@@ -54,18 +59,8 @@ class Flags:
     """Print JSON."""
 
 
-DESCRIPTION = (
-    "Measure a trained model: validation loss by the paper's protocol and exact over the split, "
-    "perplexity, bits per byte; with --tasks also downstream tasks. An evaluation that was stopped "
-    "resumes when it is given again."
-)
-
-
 def run(arguments: list[str]) -> int:
-    """``yurii evaluate RUN``"""
-    flags = parse_flags("yurii evaluate", Flags(), arguments, DESCRIPTION)
-    if flags.run == Path():
-        raise ConfigError("the folder of a run is needed: yurii evaluate RUN")
+    flags = parse_flags("yurii evaluate", Flags(tyro.MISSING), arguments)
     for name in ("limit", "batch_tokens"):
         if getattr(flags, name) is not None:
             whole_number(f"--{name.replace('_', '-')}", getattr(flags, name), 1)
@@ -74,8 +69,9 @@ def run(arguments: list[str]) -> int:
         raise ConfigError("nothing to do: --no-validation without --tasks")
     check_tasks(tasks, flags.tasks_data)
     evaluator = Evaluator.open(
-        flags.run, flags.checkpoint, data=flags.data, out=flags.out, device=flags.device
+        flags.model, flags.checkpoint, data=flags.data, out=flags.out, device=flags.device
     )
+    print_remarks(evaluator.loaded.remarks)
     found: dict[str, Any] = {**evaluator.about, "results": str(evaluator.out)}
     try:
         if flags.validation:
@@ -83,9 +79,9 @@ def run(arguments: list[str]) -> int:
             _say(flags, validation_text(found["validation"], judged=bool(evaluator.loaded.saved)))
         if tasks:
             bar = Bar()
-            options = TaskOptions(flags.limit, flags.tasks_data, flags.batch_tokens)
+            asked = flags.limit, flags.tasks_data, flags.batch_tokens
             found["tasks"] = evaluator.tasks(
-                tasks, options, begin=lambda spec: bar.begin(str(spec)), tell=bar
+                tasks, *asked, begin=lambda spec: bar.begin(str(spec)), tell=bar
             )
             others = {"paper": _figures(evaluator.loaded), **task_references()}
             _say(flags, "\n" + tasks_text(found["tasks"], others))
@@ -104,11 +100,10 @@ def _say(flags: Flags, text: str) -> None:
 
 def _figures(loaded: LoadedModel) -> Mapping[str, float]:
     """The paper's, if this is one of its settings and one of its rules."""
-    rule = loaded.rule
-    if rule.name not in paper or paper[rule.name].assigns != rule.assigns:
+    if not loaded.saved or not is_papers(loaded.rule):
         return {}
-    setting = paper_preset(TrainConfig.from_dict(loaded.saved["config"])) if loaded.saved else None
-    return paper_downstream(setting, rule.name) or {}
+    setting = paper_preset(TrainConfig.from_dict(loaded.saved["config"]))
+    return paper_downstream(setting, loaded.rule.name) or {}
 
 
 class Bar:

@@ -1,4 +1,4 @@
-"""``yurii export``: a run's model for Hugging Face's transformers."""
+"""``yurii export MODEL FOLDER``: a model for Hugging Face's transformers."""
 
 from __future__ import annotations
 
@@ -13,32 +13,26 @@ from yuriiformer.cli.parsing import parse_flags
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii export``."""
+    """Write a model as a folder that AutoModelForCausalLM and AutoTokenizer open
+    after 'import yuriiformer.huggingface': configuration, safetensors, tokeniser, a model card."""
 
-    run: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
-    """The run's folder."""
+    model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="MODEL")]]
+    """A run, a checkpoint, a model folder, an export, a GPT-2."""
     folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="FOLDER")]]
     """Where to: a folder of its own; an earlier export in it is replaced."""
-    checkpoint: Literal["best", "final", "last"] = "best"
-    """Which of the run's checkpoints: the best by validation loss, the final one, the newest."""
+    checkpoint: Literal["best", "final", "last"] | None = None
+    """Which of a run's checkpoints; the best by validation loss if not given."""
     data: Path | None = None
-    """The prepared data, if they have moved since the run (a trained tokeniser lies there)."""
-
-
-DESCRIPTION = (
-    "Write a run's model as a folder that AutoModelForCausalLM and AutoTokenizer open after "
-    "'import yuriiformer.huggingface': configuration, safetensors, tokeniser, a model card."
-)
+    """The prepared data, where the model does not have its tokeniser with it."""
 
 
 def run(arguments: list[str]) -> None:
-    """``yurii export RUN FOLDER``."""
     empty = Flags(tyro.MISSING, tyro.MISSING)
-    flags = parse_flags("yurii export", empty, arguments, DESCRIPTION)
+    flags = parse_flags("yurii export", empty, arguments)
 
     from yuriiformer.huggingface.export import export_run  # noqa: PLC0415  transformers are slow
 
-    tokenizer = export_run(flags.run, flags.folder, flags.checkpoint, data=flags.data)
+    tokenizer = export_run(flags.model, flags.folder, flags.checkpoint, data=flags.data)
     print(flags.folder)
     if tokenizer is None:
-        print("without a tokeniser: the run's data do not name it")
+        print("without a tokeniser: neither the model nor its data name one")

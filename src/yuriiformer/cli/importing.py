@@ -1,4 +1,4 @@
-"""``yurii import``: a GPT-2 checkpoint as a model folder. (``import`` cannot name a module.)"""
+"""``yurii import SOURCE OUT``: any model as a model folder."""
 
 from __future__ import annotations
 
@@ -9,39 +9,34 @@ from typing import Annotated
 import tyro
 
 from yuriiformer.cli.parsing import parse_flags
-from yuriiformer.errors import ModelFileError
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii import``."""
+    """Turn a model of another format into a model folder, with its tokeniser. A GPT-2 keeps its
+    weights, biases and GELU, under the rule of the plain transformer. Nothing in it is executed."""
 
     source: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="SOURCE")]]
-    """A folder of Hugging Face's GPT2LMHeadModel, or a ckpt.pt of nanoGPT."""
+    """A folder of Hugging Face's GPT2LMHeadModel (or its name on the hub), a ckpt.pt of nanoGPT, an
+    export; also a run or a checkpoint."""
     out: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="OUT")]]
     """Where to: a model folder, as load_model opens it."""
 
 
-DESCRIPTION = (
-    "Turn a GPT-2 checkpoint into a model folder: its weights, biases and GELU under the rule of "
-    "the plain transformer. Nothing in the checkpoint is executed."
-)
-
-
 def run(arguments: list[str]) -> None:
-    """``yurii import SOURCE OUT``."""
     empty = Flags(tyro.MISSING, tyro.MISSING)
-    flags = parse_flags("yurii import", empty, arguments, DESCRIPTION)
-    if not flags.source.exists():
-        raise ModelFileError(f"there is no {str(flags.source)!r}")
+    flags = parse_flags("yurii import", empty, arguments)
 
-    from yuriiformer.huggingface import import_gpt2, import_nanogpt  # noqa: PLC0415  slow
-    from yuriiformer.model.files import save_model  # noqa: PLC0415
+    from yuriiformer.model.files import save_model  # noqa: PLC0415  torch is slow
+    from yuriiformer.runs.loading import open_model  # noqa: PLC0415
 
-    model = (import_gpt2 if flags.source.is_dir() else import_nanogpt)(flags.source)
-    save_model(model, flags.out)
+    loaded = open_model(flags.source)
+    model = loaded.model
+    save_model(model, flags.out, loaded.tokenizer)
     config = model.config
     print(
         f"{flags.out}: {config.rule.name}, {config.n_layer} blocks of width {config.d_model}, "
         f"context {config.context}, vocabulary {config.vocab_size:,}"
     )
+    if loaded.tokenizer is None:
+        print("without a tokeniser: the source does not say its own")

@@ -1,4 +1,4 @@
-"""``yurii lab``: the update rules on plain optimisation problems."""
+"""``yurii lab quadratic|particles``: the update rules on plain optimisation problems."""
 
 from __future__ import annotations
 
@@ -170,6 +170,5 @@ def _finish(data: dict[str, Any], out: Path, formats: tuple[Format, ...]) -> Non
 
 
 def run(arguments: list[str]) -> int:
-    """``yurii lab quadratic|particles``"""
     parse_command("yurii lab", {"quadratic": quadratic, "particles": particles}, arguments)
     return 0

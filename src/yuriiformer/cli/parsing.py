@@ -1,4 +1,5 @@
-"""What commands share: arguments by tyro, errors in one line, prompts, folders to write into."""
+"""What commands share: flags by tyro, a configuration from flags, errors in one line, prompts,
+folders to write into."""
 
 from __future__ import annotations
 
@@ -10,15 +11,20 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import tyro
 
 from yuriiformer import __version__
-from yuriiformer.errors import InputError, RunError, YuriiError
+from yuriiformer.config import TrainConfig, read_config
+from yuriiformer.errors import ConfigError, InputError, RunError, YuriiError
 from yuriiformer.files import read_json
+from yuriiformer.methods.references import get_rule
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.training.presets import preset
 
 Flags = TypeVar("Flags")
 
@@ -33,8 +39,11 @@ def parse_command(
     command()
 
 
-def parse_flags(prog: str, default: Flags, arguments: list[str], description: str) -> Flags:
-    """A dataclass filled from flags; a flag that is not given keeps its value in ``default``."""
+def parse_flags(
+    prog: str, default: Flags, arguments: list[str], description: str | None = None
+) -> Flags:
+    """A dataclass filled from flags; a flag that is not given keeps its value in ``default``. The
+    dataclass's docstring describes the command, unless a description is given."""
     with _in_one_line():
         return tyro.cli(
             type(default), prog=prog, default=default, args=arguments, description=description
@@ -61,6 +70,12 @@ def read_prompt(given: str | None) -> str | None:
     if given == "":
         raise InputError("the prompt is empty: give some text, or leave --prompt out")
     return given
+
+
+def print_remarks(remarks: Sequence[str]) -> None:
+    """What the user should know about the model that was chosen."""
+    for remark in remarks:
+        print(f"note: {remark}", file=sys.stderr)
 
 
 def check_folder(out: Path, name: str, kind: str) -> None:
@@ -116,3 +131,61 @@ def _unframed(message: str) -> str:
     words = re.sub(r"[│─]|(?<!\S)-{3,}(?!\S)", " ", message).split()
     text = " ".join(words)
     return text.replace(" For full helptext, run", "; for help, run").replace("run: ", "run ")
+
+
+RULE = ModelConfig().rule.name
+
+# The rule has a flag of its own, the vocabulary is the data's. tyro reads the help of each field
+# from the docstring.
+_HINTS = get_type_hints(ModelConfig)
+if TYPE_CHECKING:
+    Model = ModelConfig
+else:
+    Model = make_dataclass(
+        "Model",
+        [
+            (each.name, _HINTS[each.name], field(default=each.default))
+            for each in fields(ModelConfig)
+            if each.name not in ("rule", "vocab_size", "valid_vocab")
+        ],
+        frozen=True,
+        namespace={"__doc__": ModelConfig.__doc__},
+    )
+
+
+def model_config(flags: Model, base: ModelConfig, rule: str | None) -> ModelConfig:
+    """The configuration with the flags applied; its own rule is kept without reading a file."""
+    own = rule is None or rule == base.rule.name
+    return replace(base, **vars(flags), rule=base.rule if own else get_rule(rule or ""))
+
+
+@dataclass(frozen=True)
+class First:
+    """The flags that decide what the others' defaults are."""
+
+    preset: str | None = None
+    config: Path | None = None
+    rule: str | None = None
+    out: Path | None = None
+    resume: bool = False
+
+
+def base_config(first: First, usual: str) -> TrainConfig:
+    """The whole configuration that flags change fields of: a file's, or a preset's."""
+    if first.config is None:
+        return preset(first.preset or usual, first.rule or RULE)
+    if first.preset is not None:
+        raise ConfigError("--preset and --config both give a whole configuration: choose one")
+    return read_config(first.config)
+
+
+def default_flags(base: TrainConfig, first: First, usual: str) -> dict[str, Any]:
+    """What the flags of a configuration are if they are not given."""
+    return {
+        "preset": first.preset or usual,
+        "config": first.config,
+        "rule": first.rule or base.model.rule.name,
+        "recipe": base.recipe,
+        "validation": base.validation,
+        "model": Model(**{each.name: getattr(base.model, each.name) for each in fields(Model)}),
+    }

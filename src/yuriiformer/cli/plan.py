@@ -1,4 +1,4 @@
-"""``yurii plan``: what a run costs before it starts, on any device."""
+"""``yurii plan ...``: what a run costs before it starts, on any device."""
 
 from __future__ import annotations
 
@@ -10,29 +10,25 @@ from typing import Literal
 
 import tyro
 
-from yuriiformer.cli.configuring import (
+from yuriiformer.cli.parsing import (
     RULE,
     First,
     Model,
     base_config,
+    default_flags,
     model_config,
-    model_flags,
+    parse_flags,
+    parse_known,
 )
-from yuriiformer.cli.parsing import parse_flags, parse_known
-from yuriiformer.config import (
-    Recipe,
-    TrainConfig,
-    Validation,
-)
+from yuriiformer.config import Recipe, TrainConfig, Validation
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
 from yuriiformer.methods.catalog import rules as catalogue
 from yuriiformer.model.config import Precision
-from yuriiformer.planning.devices import HERE, Device, find_device, table
-from yuriiformer.planning.measure import this_machine, time_steps
+from yuriiformer.planning.devices import HERE, Device, find_device, table, this_machine, time_steps
 from yuriiformer.planning.plan import MFU, Circumstances, make_plan
 from yuriiformer.planning.text import device_table, plan_page, plan_table
-from yuriiformer.training.corpus import fill_vocabulary
+from yuriiformer.training.session import fill_vocabulary
 
 PRESET, DEVICE = "tinystories-small", "h200"
 # Tokens to train on and in all, as the paper and the tokeniser count them.
@@ -61,7 +57,9 @@ class PlannedMachine:
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii plan``."""
+    """What a run costs before it starts: parameters, work, memory, the largest micro-batch that
+    fits, hours, disk, and what a rule's step costs beyond gradient descent's. Every field of
+    the preset can be set by its flag. Nothing is trained, except a step with --device cpu."""
 
     preset: str = PRESET
     """A complete configuration to start from: tinystories-small, openwebtext-small,
@@ -96,20 +94,16 @@ class Flags:
     model: tyro.conf.OmitArgPrefixes[Model] = field(default_factory=Model)
 
 
-DESCRIPTION = (
-    "What a run costs before it starts: parameters, work, memory, the largest micro-batch that "
-    "fits, hours, disk, and what a rule's step costs beyond gradient descent's. Every field of "
-    "the preset can be set by its flag. Nothing is trained, except a step with --device cpu."
-)
-
-
 def run(arguments: list[str]) -> int:
-    """``yurii plan ...``"""
     first = parse_known("yurii plan", First(), arguments)
     base = base_config(first, PRESET)
-    flags = parse_flags("yurii plan", _to_flags(base, first), arguments, DESCRIPTION)
+    machine = {each.name: getattr(base.machine, each.name) for each in fields(PlannedMachine)}
+    empty = Flags(**default_flags(base, first, PRESET), machine=PlannedMachine(**machine))
+    flags = parse_flags("yurii plan", empty, arguments)
     if flags.devices:
-        _print_devices(as_json=flags.json)
+        known = table().values()
+        shown = [asdict(device) for device in known]
+        print(json.dumps(shown, indent=2) if flags.json else device_table(known))
         return 0
     configs = [_to_config(flags, base, rule) for rule in _chosen(flags, first)]
     where = _circumstances(flags, configs[0])
@@ -119,29 +113,13 @@ def run(arguments: list[str]) -> int:
         make_plan(config, replace(where, timing=timing))
         for config, timing in zip(configs, timings, strict=True)
     ]
+    many = flags.all_rules or bool(flags.rules)
     if flags.json:
         found = [plan.to_dict() for plan in plans]
-        print(json.dumps(found if _many(flags) else found[0], indent=2, ensure_ascii=False))
+        print(json.dumps(found if many else found[0], indent=2, ensure_ascii=False))
     else:
-        print(plan_table(plans) if _many(flags) else plan_page(plans[0]))
+        print(plan_table(plans) if many else plan_page(plans[0]))
     return 0
-
-
-def _to_flags(base: TrainConfig, first: First) -> Flags:
-    known = {each.name: getattr(base.machine, each.name) for each in fields(PlannedMachine)}
-    return Flags(
-        preset=first.preset or PRESET,
-        config=first.config,
-        rule=first.rule or base.model.rule.name,
-        recipe=base.recipe,
-        validation=base.validation,
-        machine=PlannedMachine(**known),
-        model=model_flags(base.model),
-    )
-
-
-def _many(flags: Flags) -> bool:
-    return flags.all_rules or bool(flags.rules)
 
 
 def _chosen(flags: Flags, first: First) -> Sequence[str | None]:
@@ -154,10 +132,7 @@ def _chosen(flags: Flags, first: First) -> Sequence[str | None]:
 
 
 def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig:
-    machine = replace(
-        base.machine,
-        **{each.name: getattr(flags.machine, each.name) for each in fields(flags.machine)},
-    )
+    machine = replace(base.machine, **vars(flags.machine))
     model = model_config(flags.model, base.model, rule)
     config = TrainConfig(model, flags.recipe, flags.validation, machine, base.output)
     if flags.data is not None:
@@ -198,8 +173,3 @@ def _tokens(flags: Flags) -> tuple[int, int] | None:
     if flags.config is not None or flags.vocab_size is not None:  # another tokeniser's count
         return None
     return CORPORA.get(flags.preset.split("-")[0])
-
-
-def _print_devices(*, as_json: bool) -> None:
-    known = [asdict(device) for device in table().values()]
-    print(json.dumps(known, indent=2) if as_json else device_table(table().values()))

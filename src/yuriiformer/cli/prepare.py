@@ -1,4 +1,4 @@
-"""``yurii prepare``: text in, token files out."""
+"""``yurii prepare SOURCE ...``: text in, token files out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -36,7 +36,8 @@ class Common:
     out: Path
     """Folder to write; it must not exist, or be empty."""
     tokenizer: str = "gpt2"
-    """gpt2, bytes, or bpe:N: a byte-level BPE of N tokens trained on this text."""
+    """gpt2, bytes, bpe:N (a byte-level BPE of N tokens trained on this text), or hf:PATH (a
+    tokenizer.json of Hugging Face, or its folder)."""
     seed: int = 0
     """Decides which documents are validation (and, for tales, which stories are generated)."""
     workers: int = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -50,9 +51,6 @@ class Common:
 
     def __post_init__(self) -> None:
         whole_number("--workers", self.workers, 1)
-
-    def settings(self, val_fraction: float) -> Settings:
-        return Settings(self.tokenizer, self.seed, val_fraction, self.end_mark, self.strict)
 
 
 def tinystories(
@@ -91,7 +89,7 @@ def tinystories(
     else:
         splits = ("train", "validation") if official else ("train",)
         source = Hub(TINYSTORIES, splits, find_revision(TINYSTORIES, revision), column, official)
-    _prepare(source, common, common.settings(val_fraction))
+    _prepare(source, common, val_fraction)
 
 
 def openwebtext(
@@ -114,7 +112,7 @@ def openwebtext(
         source = Files(tuple(find_files(from_)), column)
     else:
         source = Hub(OPENWEBTEXT, ("train",), find_revision(OPENWEBTEXT, revision), column)
-    _prepare(source, common, common.settings(val_fraction))
+    _prepare(source, common, val_fraction)
 
 
 def _check_hub_options(
@@ -145,7 +143,7 @@ def text(
     if not paths:
         raise DataError("name at least one file or folder: yurii prepare text PATH --out FOLDER")
     source = Files(tuple(find_files(paths)), column, drop_cut_ends)
-    _prepare(source, common, common.settings(val_fraction))
+    _prepare(source, common, val_fraction)
 
 
 def tales(
@@ -158,10 +156,11 @@ def tales(
         val_fraction: share of stories held out by hash.
     """
     whole_number("--stories", stories, 1)
-    _prepare(Tales(stories, common.seed), common, common.settings(val_fraction))
+    _prepare(Tales(stories, common.seed), common, val_fraction)
 
 
-def _prepare(source: Source, common: Common, settings: Settings) -> None:
+def _prepare(source: Source, common: Common, val_fraction: float) -> None:
+    settings = Settings(common.tokenizer, common.seed, val_fraction, common.end_mark, common.strict)
     try:
         with _reporting() as report:
             meta = prepare(
@@ -240,14 +239,6 @@ class _Pace:
         print(text, file=sys.stderr)
 
 
-COMMANDS: dict[str, Any] = {
-    "tinystories": tinystories,
-    "openwebtext": openwebtext,
-    "text": text,
-    "tales": tales,
-}
-
-
 def run(arguments: list[str]) -> None:
-    """``yurii prepare SOURCE ...``."""
-    parse_command("yurii prepare", COMMANDS, arguments)
+    commands = (tinystories, openwebtext, text, tales)
+    parse_command("yurii prepare", {each.__name__: each for each in commands}, arguments)

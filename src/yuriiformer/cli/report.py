@@ -1,4 +1,4 @@
-"""``yurii report``: tables, figures, samples and a page from runs and suites."""
+"""``yurii report FOLDER...``: tables, figures, samples and a page from runs and suites."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_text
 from yuriiformer.report.downstream import downstream_latex, downstream_table
-from yuriiformer.report.headline import headline
-from yuriiformer.report.hypotheses import hypothesis_lines, hypothesis_table
+from yuriiformer.report.headline import headline, hypothesis_lines, hypothesis_table
 from yuriiformer.report.payload import PAGE, Extras, payload
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import csv_text, json_text, markdown, terminal_table
@@ -33,7 +32,9 @@ Format = Literal["png", "svg", "pdf"]
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii report``."""
+    """Compare runs: a self-contained HTML page, tables (Markdown, LaTeX, CSV, JSON), figures;
+    of a study, a verdict on each hypothesis. Works on unfinished runs (run it again for newer
+    results) and on archives ('yurii archive'), which need no runs."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Suites, archives, runs, or folders that hold some."""
@@ -60,16 +61,8 @@ class Flags:
     """Of the figures."""
 
 
-DESCRIPTION = (
-    "Compare runs: a self-contained HTML page, tables (Markdown, LaTeX, CSV, JSON), "
-    "figures; of a study, a verdict on each hypothesis. Works on unfinished runs (run it again "
-    "for newer results) and on archives ('yurii archive'), which need no runs."
-)
-
-
 def run(arguments: list[str]) -> int:
-    """``yurii report FOLDER...``"""
-    flags = parse_flags("yurii report", Flags(), arguments, DESCRIPTION)
+    flags = parse_flags("yurii report", Flags(), arguments)
     if not flags.folders:
         raise ConfigError("a folder is needed: a suite, an archive, a run, or one that holds some")
     comparisons = collect(flags.folders, flags.baseline)
@@ -77,23 +70,19 @@ def run(arguments: list[str]) -> int:
     try:
         out.mkdir(parents=True, exist_ok=True)
         samples = _samples(flags, comparisons) if flags.samples else {}
-        extras = Extras(
-            _title(flags, comparisons), made_now(), samples, _commands(flags, arguments)
-        )
+        studies = [each.study.title for each in comparisons if each.study is not None]
+        title = flags.title or (studies[0] if len(studies) == 1 else "YuriiFormer report")
+        extras = Extras(title, made_now(), samples, _commands(flags, arguments))
         write_page(PAGE, payload(comparisons, extras), out / "report.html")
         _tables(comparisons, out)
         if flags.figures:
-            _figures(flags, comparisons, out)
+            from yuriiformer.report.figures import write_figures  # noqa: PLC0415  matplotlib
+
+            write_figures(comparisons, out / "figures", formats=flags.formats)
     except OSError as error:
         raise RunError(f"the report cannot be written to {out}: {error}") from None
     _print(comparisons, samples, out, figures=flags.figures)
     return 0
-
-
-def _title(flags: Flags, comparisons: Sequence[Comparison]) -> str:
-    """The one asked for, else the study's."""
-    studies = [each.study.title for each in comparisons if each.study is not None]
-    return flags.title or (studies[0] if len(studies) == 1 else "YuriiFormer report")
 
 
 def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
@@ -136,6 +125,7 @@ def _commands(flags: Flags, arguments: Sequence[str]) -> list[tuple[str, str]]:
 def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
     folder = out / "tables"
     folder.mkdir(exist_ok=True)
+    tables = [latex(each) for each in comparisons]
     for each in comparisons:
         stem = each.name or "results"
         write_text(folder / f"{stem}.md", markdown(result_table(each)))
@@ -144,20 +134,10 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
         for name, table in more.items():
             if table is not None:
                 write_text(folder / f"{stem}-{name}.md", markdown(table))
-    tables = [latex(each) for each in comparisons]
-    downstream = [downstream_table(each) for each in comparisons]
-    tables += [downstream_latex(each) for each in downstream if each is not None]
+        tables += [downstream_latex(more["downstream"])] if more["downstream"] else []
     tables += [latex_sizes(comparisons)] if len(comparisons) > 1 else []
     write_text(folder / "results.tex", latex_document(tables))
     write_text(folder / "results.json", json_text(comparisons))
-
-
-def _figures(flags: Flags, comparisons: Sequence[Comparison], out: Path) -> None:
-    from yuriiformer.report.figures import write_figures  # noqa: PLC0415  matplotlib
-
-    folder = out / "figures"
-    folder.mkdir(exist_ok=True)
-    write_figures(comparisons, folder, formats=flags.formats)
 
 
 def _print(

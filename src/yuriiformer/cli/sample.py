@@ -1,4 +1,4 @@
-"""``yurii sample``: text from a trained model, as it comes."""
+"""``yurii sample MODEL``: text from a trained model, as it comes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from yuriiformer.cli.parsing import parse_flags, read_prompt
+from yuriiformer.cli.parsing import parse_flags, print_remarks, read_prompt
 from yuriiformer.data.tokenizers import Tokenizer
-from yuriiformer.errors import ConfigError, whole_number
-from yuriiformer.model.generate import stream
-from yuriiformer.model.sampling import Sampling
+from yuriiformer.errors import whole_number
+from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.runs.loading import LoadedModel, open_model
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii sample``."""
+    """Generate text with a model. What is printed first is the prompt."""
 
-    run: tyro.conf.Positional[Path] = Path()
-    """Folder of a run."""
+    model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="MODEL")]]
+    """A run, a checkpoint, a model folder, an export, a GPT-2 (folder or hub name)."""
     prompt: str | None = None
     """Text to continue; - reads it from standard input. A new text is begun if none is given."""
     n: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 1
@@ -46,39 +45,35 @@ class Flags:
     checkpoint: Literal["best", "final", "last"] | None = None
     """Which; the best by validation loss if not given."""
     data: Path | None = None
-    """Where the run's data (its tokeniser) are, if they were moved."""
+    """Prepared data, where the model does not have its tokeniser with it."""
     json: bool = False
     """Print JSON."""
 
 
-DESCRIPTION = "Generate text with the model of a run. What is printed first is the prompt."
-
-
 def run(arguments: list[str]) -> int:
-    """``yurii sample RUN``"""
-    flags = parse_flags("yurii sample", Flags(), arguments, DESCRIPTION)
-    if flags.run == Path():
-        raise ConfigError("the folder of a run is needed: yurii sample RUN")
+    flags = parse_flags("yurii sample", Flags(tyro.MISSING), arguments)
     whole_number("-n", flags.n, 1)
     sampling = Sampling(flags.temperature, flags.top_k, flags.top_p, flags.repetition_penalty)
     prompt = read_prompt(flags.prompt)
-    loaded = open_model(flags.run, flags.checkpoint, [flags.data] if flags.data else [])
-    tokens = _encode(loaded, prompt)
-    end = None if flags.ignore_end else loaded.tokenizer.end_of_text
+    loaded = open_model(flags.model, flags.checkpoint, [flags.data] if flags.data else [])
+    print_remarks(loaded.remarks)
+    tokenizer = loaded.need_tokenizer()
+    tokens = _encode(loaded, tokenizer, prompt)
+    end = None if flags.ignore_end else tokenizer.end_of_text
     columns = stream(
         loaded.model, [tokens] * flags.n, flags.max_new_tokens, sampling, seed=flags.seed, end=end
     )
     if flags.json:
-        _print_json(flags, loaded, prompt, list(columns))
+        _print_json(flags, loaded, tokenizer, prompt, list(columns))
     else:
-        _print(loaded.tokenizer, prompt, columns, flags.n)
+        _print(tokenizer, prompt, columns, flags.n)
     return 0
 
 
-def _encode(loaded: LoadedModel, prompt: str | None) -> list[int]:
+def _encode(loaded: LoadedModel, tokenizer: Tokenizer, prompt: str | None) -> list[int]:
     if prompt is None:
-        return [loaded.tokenizer.end_of_text]
-    tokens: list[int] = loaded.tokenizer.encode_batch([prompt])[0].tolist()
+        return [tokenizer.end_of_text]
+    tokens = tokenizer.encode(prompt)
     context = loaded.model.config.context
     if len(tokens) > context:
         print(
@@ -130,15 +125,19 @@ def _print(
 
 
 def _print_json(
-    flags: Flags, loaded: LoadedModel, prompt: str | None, columns: list[list[int | None]]
+    flags: Flags,
+    loaded: LoadedModel,
+    tokenizer: Tokenizer,
+    prompt: str | None,
+    columns: list[list[int | None]],
 ) -> None:
     samples: list[dict[str, Any]] = []
     for row in range(flags.n):
         tokens = [column[row] for column in columns if column[row] is not None]
-        end = loaded.tokenizer.end_of_text
+        end = tokenizer.end_of_text
         words = [token for token in tokens if token is not None and token != end]
         ended = bool(tokens) and tokens[-1] == end
-        text = loaded.tokenizer.decode(words)
+        text = tokenizer.decode(words)
         samples.append({"text": text, "tokens": tokens, "ended": ended})
     made = {"prompt": prompt, "seed": flags.seed, **loaded.about, "samples": samples}
     print(json.dumps(made, ensure_ascii=False, indent=2))

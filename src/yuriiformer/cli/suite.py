@@ -25,16 +25,14 @@ from yuriiformer.comparison.arms import (
 )
 from yuriiformer.comparison.cluster import Cluster, cluster
 from yuriiformer.comparison.collect import collect
-from yuriiformer.comparison.display import SuiteDisplay, overall
 from yuriiformer.comparison.folder import Request, RunSpec, SuiteFolder
-from yuriiformer.comparison.progress import RunProgress
+from yuriiformer.comparison.progress import RunProgress, SuiteDisplay, overall
 from yuriiformer.comparison.running import Launch, carry_out, local, printed
 from yuriiformer.comparison.study import Study, read_study
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError, YuriiError, whole_number
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import terminal_table
-from yuriiformer.training.corpus import data_identity
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.stop import EXIT_CODE, Stopper
 
@@ -192,7 +190,7 @@ def _request(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request]:
 
 
 def _identity(data: Path) -> dict[str, Any]:
-    return {**data_identity(TokenStore.open(data)), "folder": os.path.abspath(data)}
+    return {**TokenStore.open(data).identity, "folder": os.path.abspath(data)}
 
 
 def _all(words: Words) -> list[str]:

@@ -1,4 +1,4 @@
-"""``yurii trace``: what happens inside a model, one text at a time."""
+"""``yurii trace RUN [RUN]``: what happens inside a model, one text at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from typing import Annotated, Any, Literal
 import torch
 import tyro
 
-from yuriiformer.cli.parsing import check_folder, command_here, made_now, parse_flags, read_prompt
+from yuriiformer.cli.parsing import (
+    check_folder,
+    command_here,
+    made_now,
+    parse_flags,
+    print_remarks,
+    read_prompt,
+)
 from yuriiformer.data.order import validation_starts
 from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, DataError, InputError, RunError, whole_number
 from yuriiformer.files import write_text
 from yuriiformer.runs.loading import LoadedModel, open_model
-from yuriiformer.tracing.data import KIND, VERSION, run_data
-from yuriiformer.tracing.page import PAGE, depth_payload, trace_text
+from yuriiformer.tracing.page import KIND, PAGE, VERSION, depth_payload, run_data, trace_text
 from yuriiformer.tracing.recorder import Trace, trace
 
 MOST_TOP = 100
@@ -27,10 +33,13 @@ MOST_WORK = 250_000  # tokens times layers: some 50 MB of numbers
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags of ``yurii trace``."""
+    """Run a trained model on a text and record what happens, layer by layer and token by token:
+    norms, cosines and trajectories of the streams, attention's entropy, energies, the
+    prediction as it forms. Writes trace.json and depth.html, a page to explore it that needs no
+    network. The model computes what it always does, to the bit."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Folder of a run, or of two runs to be set side by side."""
+    models: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="MODEL")]] = ()
+    """A run, a checkpoint, a model folder, an export, a GPT-2; or two, to be set side by side."""
     prompt: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Text to trace, may be given several times; - reads one from standard input. Sequences of the
     validation split if none is given."""
@@ -39,7 +48,8 @@ class Flags:
     max_tokens: int = 128
     """Of each sequence of the validation split; a prompt is traced whole."""
     out: Path | None = None
-    """Folder for trace.json and depth.html; 'trace' in the first run's folder if not given."""
+    """Folder for trace.json and depth.html; if not given, 'trace' in the first run's folder, or
+    MODEL-trace beside a model without a run."""
     top: int = 5
     """How many of the likeliest next tokens to keep for each token and layer."""
     title: str = "Depth explorer"
@@ -47,28 +57,21 @@ class Flags:
     checkpoint: Literal["best", "final", "last"] | None = None
     """Which; the best by validation loss if not given."""
     data: Path | None = None
-    """Where the runs' data (their tokeniser) are, if they were moved."""
+    """Prepared data: of the runs, if they were moved; or to trace a model without a run on."""
     json: bool = False
     """Print the content of trace.json, and write nothing."""
 
 
-DESCRIPTION = (
-    "Run a trained model on a text and record what happens, layer by layer and token by token: "
-    "norms, cosines and trajectories of the streams, attention's entropy, energies, the prediction "
-    "as it forms. Writes trace.json and depth.html, a page to explore it that needs no network. "
-    "The model computes what it always does, to the bit."
-)
-
-
 def run(arguments: list[str]) -> int:
-    """``yurii trace RUN [RUN]``"""
-    flags = parse_flags("yurii trace", Flags(), arguments, DESCRIPTION)
+    flags = parse_flags("yurii trace", Flags(), arguments)
     _check(flags)
     prompts = [read_prompt(prompt) or "" for prompt in flags.prompt]
-    loaded = [
-        open_model(folder, flags.checkpoint, [flags.data] if flags.data else [])
-        for folder in flags.runs
-    ]
+    places = [flags.data] if flags.data else []
+    loaded = [open_model(path, flags.checkpoint, places) for path in flags.models]
+    for each in loaded:
+        print_remarks(each.remarks)
+    if not flags.json:
+        check_folder(_out(flags, loaded[0]), "trace.json", KIND)
     if not prompts and len({_identity(each) for each in loaded}) > 1:
         raise DataError(
             "the two runs were trained on different data, so they share no validation sequences: "
@@ -80,29 +83,29 @@ def run(arguments: list[str]) -> int:
     if flags.json:
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
         return 0
-    _write(flags, found, arguments)
+    _write(flags, _out(flags, loaded[0]), found, arguments)
     return 0
 
 
 def _check(flags: Flags) -> None:
-    if not 1 <= len(flags.runs) <= 2:
-        raise ConfigError("the folder of a run is needed, or of two: yurii trace RUN [RUN]")
+    if not 1 <= len(flags.models) <= 2:
+        raise ConfigError("a model is needed, or two: yurii trace MODEL [MODEL]")
     for name in ("sequences", "max_tokens", "top"):
         whole_number(f"--{name.replace('_', '-')}", getattr(flags, name), 1)
     if flags.top > MOST_TOP:
         raise ConfigError(f"--top must be at most {MOST_TOP}, not {flags.top}")
     if flags.prompt.count("-") > 1:
         raise ConfigError("--prompt - reads all of standard input: give it once")
-    if not flags.json:
-        check_folder(_out(flags), "trace.json", KIND)
 
 
-def _out(flags: Flags) -> Path:
-    return flags.out or flags.runs[0] / "trace"
+def _out(flags: Flags, first: LoadedModel) -> Path:
+    if flags.out is not None or first.saved:
+        return flags.out or first.path / "trace"
+    return first.path.resolve().with_name(f"{first.path.resolve().name}-trace")
 
 
 def _identity(loaded: LoadedModel) -> str:
-    known = loaded.saved["data"]
+    known = loaded.saved.get("data") or loaded.store.identity
     return json.dumps({key: value for key, value in known.items() if key != "folder"})
 
 
@@ -120,12 +123,13 @@ def _labels(loaded: Sequence[LoadedModel]) -> list[str]:
 def _traced(
     flags: Flags, loaded: LoadedModel, label: str, prompts: Sequence[str]
 ) -> dict[str, Any]:
-    end = loaded.tokenizer.end_of_text
+    tokenizer = loaded.need_tokenizer()
+    end = tokenizer.end_of_text
 
     def piece(token: int) -> str:
         if token >= loaded.model.config.real_vocab:
             return "⟨padding⟩"
-        return "⟨end⟩" if token == end else loaded.tokenizer.decode([token])
+        return "⟨end⟩" if token == end else tokenizer.decode([token])
 
     loaded.model.eval()
     return {
@@ -141,7 +145,7 @@ def _texts(
 ) -> Iterator[tuple[str, Trace]]:
     context = loaded.model.config.context
     for number, prompt in enumerate(prompts, 1):
-        tokens = torch.as_tensor(loaded.tokenizer.encode_batch([prompt])[0].astype("int64"))
+        tokens = torch.tensor(loaded.need_tokenizer().encode(prompt), dtype=torch.int64)
         if len(tokens) > context:
             raise InputError(
                 f"prompt {number} has {len(tokens)} tokens, but the context of "
@@ -166,8 +170,7 @@ def _texts(
         yield f"validation sequence {number}", traced
 
 
-def _write(flags: Flags, found: dict[str, Any], arguments: Sequence[str]) -> None:
-    out = _out(flags)
+def _write(flags: Flags, out: Path, found: dict[str, Any], arguments: Sequence[str]) -> None:
     command = command_here(["yurii", "trace", *arguments])
     payload = depth_payload(
         found, title=flags.title, made=found["made"], commands=[("this page", command)]

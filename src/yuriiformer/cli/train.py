@@ -9,29 +9,24 @@ from pathlib import Path
 
 import tyro
 
-from yuriiformer.cli.configuring import (
+from yuriiformer.cli.parsing import (
     RULE,
     First,
     Model,
     base_config,
+    default_flags,
     model_config,
-    model_flags,
+    parse_flags,
+    parse_known,
 )
-from yuriiformer.cli.parsing import parse_flags, parse_known
-from yuriiformer.config import (
-    Machine,
-    Output,
-    Recipe,
-    TrainConfig,
-    Validation,
-)
+from yuriiformer.config import Machine, Output, Recipe, TrainConfig, Validation
 from yuriiformer.costs.run import RunCosts
 from yuriiformer.errors import ConfigError
-from yuriiformer.planning.measure import this_machine, time_steps
+from yuriiformer.planning.devices import this_machine, time_steps
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.planning.text import plan_page
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training.display import Display
+from yuriiformer.training.journal import Display
 from yuriiformer.training.resume import stored_config
 from yuriiformer.training.session import Result, Setting, resolve, train
 from yuriiformer.training.state import State
@@ -82,8 +77,10 @@ def run(arguments: list[str]) -> int:
     """``yurii train ...``: 0 when finished, 75 when stopped by a signal."""
     first = parse_known("yurii train", First(), arguments)
     base = _base(first)
-    flags = parse_flags("yurii train", _to_flags(base, first), arguments, DESCRIPTION)
-    config = _to_config(flags, base, first.rule)
+    empty = Flags(**default_flags(base, first, PRESET), machine=base.machine, output=base.output)
+    flags = parse_flags("yurii train", empty, arguments, DESCRIPTION)
+    model = model_config(flags.model, base.model, first.rule)
+    config = TrainConfig(model, flags.recipe, flags.validation, flags.machine, flags.output)
     data = flags.data or _data_of(flags.out, resume=flags.resume)
     if flags.dry_run:
         _print_plan(resolve(config, data))
@@ -117,24 +114,6 @@ def _base(first: First) -> TrainConfig:
     if first.resume and first.out is not None and not whole and RunFolder(first.out).exists:
         return stored_config(first.out)
     return base_config(first, PRESET)
-
-
-def _to_flags(base: TrainConfig, first: First) -> Flags:
-    return Flags(
-        preset=first.preset or PRESET,
-        config=first.config,
-        rule=first.rule or base.model.rule.name,
-        recipe=base.recipe,
-        validation=base.validation,
-        machine=base.machine,
-        output=base.output,
-        model=model_flags(base.model),
-    )
-
-
-def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig:
-    model = model_config(flags.model, base.model, rule)
-    return TrainConfig(model, flags.recipe, flags.validation, flags.machine, flags.output)
 
 
 def _data_of(out: Path | None, *, resume: bool) -> Path:

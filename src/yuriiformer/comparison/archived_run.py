@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from yuriiformer.errors import RunError
-from yuriiformer.runs.run import Curves, Run, with_all_fields
-from yuriiformer.runs.scores import TaskScore
+from yuriiformer.runs.metrics import Curves
+from yuriiformer.runs.run import Run, TaskScore, with_all_fields
 
 ENDING = ".json.gz"
 MOST = 2000  # points of a training curve

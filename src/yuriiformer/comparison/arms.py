@@ -43,19 +43,12 @@ class ArmSpec:
 
     def entry(self) -> dict[str, Any]:
         """As plain data."""
-        settings = dict(self.settings)
-        return {
-            "slug": self.slug,
-            "label": self.label,
-            "rule": self.rule.name,
-            "settings": settings,
-            "why": self.why,
-        }
+        own = {"slug": self.slug, "label": self.label, "rule": self.rule.name}
+        return {**own, "settings": dict(self.settings), "why": self.why}
 
     def config(self, preset_name: str, seed: int, common: Mapping[str, Any]) -> TrainConfig:
-        """The configuration of one run."""
-        config = configured(preset(preset_name, self.rule), {**common, **self.settings})
-        return replace(config, recipe=replace(config.recipe, seed=seed))
+        settings = {**common, **self.settings, "seed": seed}
+        return configured(preset(preset_name, self.rule), settings)
 
 
 def slug(text: str) -> str:
@@ -141,13 +134,18 @@ def parse_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def split_settings(words: Sequence[str]) -> dict[str, str]:
     """``FIELD=VALUE`` words."""
-    for word in words:
-        if "=" not in word:
-            raise ConfigError(f"--set {word!r} is not FIELD=VALUE")
+    found = split_words("set", words, "FIELD")
     names = [word.partition("=")[0].replace("-", "_") for word in words]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ConfigError(f"--set names {twice[0]} twice")
+    return found
+
+
+def split_words(flag: str, words: Sequence[str], what: str) -> dict[str, str]:
+    for word in words:
+        if "=" not in word:
+            raise ConfigError(f"--{flag} {word!r} is not {what}=VALUE")
     return {word.partition("=")[0]: word.partition("=")[2] for word in words}
 
 

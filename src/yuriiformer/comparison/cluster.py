@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yuriiformer.comparison.arms import split_words
 from yuriiformer.comparison.folder import RunSpec, SuiteFolder
 from yuriiformer.comparison.running import Job, Launch, command
 from yuriiformer.errors import ConfigError, RunError, one_line
 from yuriiformer.files import read_json, write_json
 from yuriiformer.training.stop import EXIT_CODE
+
+JOBS = "jobs.json"  # the ids of the runs' jobs, by run
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def cluster(
         import submitit  # noqa: PLC0415
     except ModuleNotFoundError:
         raise ConfigError("--executor submitit needs its package: pip install submitit") from None
-    executor = _executor(suite.path / "jobs", wanted)
+    executor = _executor(submitit, suite.path / "jobs", wanted)
 
     def launch(run: RunSpec, slot: int) -> Job:
         earlier = _earlier(suite, run, submitit) if executor.cluster == "slurm" else None
@@ -100,18 +103,18 @@ def cluster(
             job = executor.submit(task)
         except Exception as error:  # submitit's and subprocess's own, of many kinds
             raise RunError(f"the cluster accepts no job: {one_line(error)}") from None
-        _remember(suite, run, str(job.job_id))
+        jobs = suite.path / JOBS
+        write_json(jobs, {**read_json(jobs), run.name: str(job.job_id)})
         return ClusterJob(job)
 
     return launch, str(executor.cluster)
 
 
-def _executor(folder: Path, wanted: Cluster) -> Any:
-    import submitit  # noqa: PLC0415
-
+def _executor(submitit: Any, folder: Path, wanted: Cluster) -> Any:
     kind = None if wanted.kind == "auto" else wanted.kind
     try:
         executor = submitit.AutoExecutor(folder=folder, cluster=kind)
+        extra = split_words("cluster.extra", wanted.extra, "KEY")
         options: dict[str, Any] = {
             "name": "yurii",
             "timeout_min": wanted.minutes,
@@ -119,7 +122,7 @@ def _executor(folder: Path, wanted: Cluster) -> Any:
             "cpus_per_task": wanted.cpus,
             "mem_gb": wanted.memory_gb,
             "slurm_partition": wanted.partition,
-            "slurm_additional_parameters": _extra(wanted.extra) or None,
+            "slurm_additional_parameters": extra or None,
         }
         executor.update_parameters(**{key: v for key, v in options.items() if v is not None})
     except (ValueError, RuntimeError, NameError, AssertionError) as error:
@@ -127,24 +130,9 @@ def _executor(folder: Path, wanted: Cluster) -> Any:
     return executor
 
 
-def _extra(words: Sequence[str]) -> dict[str, str]:
-    for word in words:
-        if "=" not in word:
-            raise ConfigError(f"--cluster.extra {word!r} is not KEY=VALUE")
-    return {word.partition("=")[0]: word.partition("=")[2] for word in words}
-
-
-def _ids(suite: SuiteFolder) -> dict[str, str]:
-    return read_json(suite.path / "jobs.json")
-
-
-def _remember(suite: SuiteFolder, run: RunSpec, job: str) -> None:
-    write_json(suite.path / "jobs.json", {**_ids(suite), run.name: job})
-
-
 def _earlier(suite: SuiteFolder, run: RunSpec, submitit: Any) -> Any:
     """The run's job that is still in the queue or running."""
-    known = _ids(suite).get(run.name)
+    known = read_json(suite.path / JOBS).get(run.name)
     if known is None:
         return None
     job = submitit.SlurmJob(folder=suite.path / "jobs", job_id=known)

@@ -37,16 +37,14 @@ class Found:
     def add(self, label: str, name: str, run: Run) -> None:
         arm = self.arms.setdefault(name, Arm(label, name, []))
         for other in arm.runs:
+            both = f"{other.folder} and {run.folder} are"
             if experiment(other) != experiment(run):
                 raise RunError(
-                    f"{other.folder} and {run.folder} are both called {label!r} but have different "
-                    "configurations: compare them in suites with different labels"
+                    f"{both} both called {label!r} but have different configurations: compare them "
+                    "in suites with different labels"
                 )
             if other.seed == run.seed:
-                raise RunError(
-                    f"{other.folder} and {run.folder} are the same run twice (seed {run.seed}): "
-                    "leave one out"
-                )
+                raise RunError(f"{both} the same run twice (seed {run.seed}): leave one out")
         arm.runs.append(run)
 
 
@@ -146,22 +144,18 @@ def experiment(run: Run) -> str:
 
 def _check_comparable(runs: Sequence[Run]) -> None:
     """Check that all runs have the same data and the same validation sequences."""
-    first = runs[0]
+    first, problem = runs[0], "their losses cannot be compared. Report them apart"
     for run in runs[1:]:
+        both = f"{first.folder} and {run.folder} were"
         for key in IDENTITY:
-            one, two = first.saved["data"].get(key), run.saved["data"].get(key)
+            one, two = (each.saved["data"].get(key) for each in (first, run))
             if one != two:
-                raise RunError(
-                    f"{first.folder} and {run.folder} were trained on different data ({key} "
-                    f"{_short(one)} and {_short(two)}): their losses cannot be compared. Report "
-                    "them apart"
-                )
+                words = f"{key} {_short(one)} and {_short(two)}"
+                raise RunError(f"{both} trained on different data ({words}): {problem}")
         one, two = (each.config.validation.eval_sequences for each in (first, run))
         if one != two:
-            raise RunError(
-                f"{first.folder} and {run.folder} were validated on other sequences (eval_sequences"
-                f" {one} and {two}): their losses cannot be compared. Report them apart"
-            )
+            words = f"eval_sequences {one} and {two}"
+            raise RunError(f"{both} validated on other sequences ({words}): {problem}")
 
 
 def _short(value: Any) -> str:
@@ -175,10 +169,5 @@ def _comparison(name: str | None, group: Found, baseline: str | None, groups: in
     preset = paper_preset(find_baseline(arms, wanted).first.config)
     title = (name or "runs") if groups > 1 else ""
     return compare(
-        arms,
-        name=title,
-        baseline=wanted,
-        preset=preset,
-        remarks=group.remarks,
-        study=group.study,
+        arms, name=title, baseline=wanted, preset=preset, remarks=group.remarks, study=group.study
     )

@@ -19,23 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from yuriiformer.comparison.statistics import holm, summary, t_test
 from yuriiformer.comparison.study import Hypothesis, Metric
 
+if TYPE_CHECKING:
+    from yuriiformer.comparison.outcomes import Arm
+
 LEVEL = 0.05
 Word = Literal["supported", "contradicted", "undecided"]
-
-
-class Tested(Protocol):
-    """What a verdict needs of an arm."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def broken(self) -> bool: ...
-    def values(self, metric: str) -> dict[int, float]: ...
 
 
 @dataclass(frozen=True)
@@ -132,7 +125,7 @@ class _Test:
         }
 
 
-def judge(study: StudyRecord, arms: Sequence[Tested]) -> list[Verdict]:
+def judge(study: StudyRecord, arms: Sequence[Arm]) -> list[Verdict]:
     """A verdict on every hypothesis, in their order."""
     by_label = {arm.label: arm for arm in arms}
     tests = [_test(study, each, by_label) for each in study.hypotheses]
@@ -142,7 +135,7 @@ def judge(study: StudyRecord, arms: Sequence[Tested]) -> list[Verdict]:
     return [_verdict(test, test.hypothesis.claim in late) for test in tests]
 
 
-def _test(study: StudyRecord, hypothesis: Hypothesis, arms: Mapping[str, Tested]) -> _Test:
+def _test(study: StudyRecord, hypothesis: Hypothesis, arms: Mapping[str, Arm]) -> _Test:
     two = [arms.get(label) for label in (hypothesis.arm, hypothesis.against)]
     values = [{} if arm is None else arm.values(study.metric) for arm in two]
     common = sorted(set(values[0]) & set(values[1]))
@@ -150,7 +143,7 @@ def _test(study: StudyRecord, hypothesis: Hypothesis, arms: Mapping[str, Tested]
     return _Test(hypothesis, differences, _missing(study, two, common))
 
 
-def _missing(study: StudyRecord, arms: Sequence[Tested | None], common: Sequence[int]) -> str:
+def _missing(study: StudyRecord, arms: Sequence[Arm | None], common: Sequence[int]) -> str:
     """Why nothing can be decided yet; empty if it can."""
     for arm in arms:
         if arm is not None and arm.broken:

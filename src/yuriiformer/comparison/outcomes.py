@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
 from yuriiformer.comparison.statistics import Difference, Summary, holm, paired, summary
 from yuriiformer.comparison.study import Metric
-from yuriiformer.config import TrainConfig
+from yuriiformer.config import TrainConfig, differences
 from yuriiformer.errors import RunError, did_you_mean
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.methods.rule import Rule
@@ -77,38 +76,24 @@ class Arm:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An arm beside the baseline. ``difference`` is of the comparison's metric."""
+    """An arm over its seeds, and beside the baseline. ``difference`` is of the comparison's
+    metric."""
 
     arm: Arm
+    final: Summary
+    exact: Summary
+    best: Summary
+    best_step: Summary
+    train: Summary
     difference: Difference
     best_difference: Difference
     speedup_steps: Speedup
     speedup_time: Speedup
 
-    @cached_property
-    def final(self) -> Summary:
-        return self.arm.over_seeds("final")
-
-    @cached_property
-    def exact(self) -> Summary:
-        return self.arm.over_seeds("exact")
-
-    @cached_property
-    def best(self) -> Summary:
-        return self.arm.over_seeds("best")
-
-    @cached_property
-    def best_step(self) -> Summary:
-        return self.arm.over_seeds("best_step")
-
-    @cached_property
-    def train(self) -> Summary:
-        return self.arm.over_seeds("train")
-
     @property
     def tokens_per_second(self) -> float | None:
-        first = self.arm.first.tokens_per_second
-        return self.arm.over_seeds("tokens_per_second").mean or first
+        mean = self.arm.over_seeds("tokens_per_second").mean
+        return mean or self.arm.first.tokens_per_second
 
     @property
     def parameters(self) -> float | None:
@@ -150,10 +135,6 @@ class Comparison:
         found: Summary = getattr(each, self.metric)
         return found
 
-    @property
-    def baseline_finished(self) -> bool:
-        return any(run.finished for run in self.baseline.runs)
-
     def ranked(self) -> list[Outcome]:
         """Those with a loss, lowest first: by the difference to the baseline over common seeds,
         for means over other seeds are of other runs; those without one by their means, last."""
@@ -180,16 +161,19 @@ def compare(
 ) -> Comparison:
     """Set arms beside a baseline: the one named, else gradient descent, else the first."""
     base = find_baseline(arms, baseline)
-    told = [replace(arm, differs=_differs(base, arm)) for arm in arms]
+    fields = {"run": numbers_of(base.first.config)}
+    told = [
+        replace(arm, differs=differences(fields, {"run": numbers_of(arm.first.config)}))
+        for arm in arms
+    ]
     metric: Metric = "final" if study is None else study.metric
-    tests = sum(len(_common(arm, base, metric)) > 1 for arm in told if arm.slug != base.slug)
+    own, others = set(base.values(metric)), [arm for arm in told if arm.slug != base.slug]
+    tests = sum(len(own & set(arm.values(metric))) > 1 for arm in others)
     outcomes = [_outcome(arm, base, max(1, tests), metric) for arm in told]
-    corrected = iter(holm([each.difference.p for each in outcomes if each.arm.slug != base.slug]))
+    ps = [None if each.arm.slug == base.slug else each.difference.p for each in outcomes]
     outcomes = [
-        each
-        if each.arm.slug == base.slug
-        else replace(each, difference=replace(each.difference, p_holm=next(corrected)))
-        for each in outcomes
+        replace(each, difference=replace(each.difference, p_holm=p))
+        for each, p in zip(outcomes, holm(ps), strict=True)
     ]
     said = [*remarks, *_remarks(outcomes, metric)]
     verdicts = [] if study is None else judge(study, told)
@@ -208,13 +192,10 @@ def find_baseline(arms: Sequence[Arm], wanted: str | None) -> Arm:
     return plain[0] if plain else arms[0]
 
 
-def _common(arm: Arm, base: Arm, metric: Metric) -> set[int]:
-    return set(arm.values(metric)) & set(base.values(metric))
-
-
 def _outcome(arm: Arm, base: Arm, tests: int, metric: Metric) -> Outcome:
     return Outcome(
         arm,
+        **{name: arm.over_seeds(name) for name in ("final", "exact", "best", "best_step", "train")},
         difference=paired(arm.values(metric), base.values(metric), tests),
         best_difference=paired(arm.values("best"), base.values("best"), tests),
         speedup_steps=_speedup(arm, base, lambda run, step: float(step)),
@@ -250,13 +231,6 @@ def numbers_of(config: TrainConfig) -> dict[str, Any]:
     return {key: value for part in parts for key, value in part.items() if key not in IGNORED}
 
 
-def _differs(base: Arm, arm: Arm) -> dict[str, tuple[Any, Any]]:
-    one, two = numbers_of(base.first.config), numbers_of(arm.first.config)
-    names = dict.fromkeys([*one, *two])
-    values = {name: (one.get(name), two.get(name)) for name in names}
-    return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
-
-
 def _remarks(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
     remarks = []
     for each in outcomes:
@@ -270,7 +244,7 @@ def _remarks(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
                 remarks.append(f"{where} ended with a loss that is not finite: it is in no mean.")
         if each.arm.differs:
             words = [
-                f"{name} {_show(own)} (baseline {_show(base)})"
+                f"{name} {short_text(own)} (baseline {short_text(base)})"
                 for name, (base, own) in each.arm.differs.items()
             ]
             more = "differs from the baseline in more than its rule"
@@ -302,5 +276,6 @@ def _about_seeds(outcomes: Sequence[Outcome], metric: Metric) -> list[str]:
     return remarks
 
 
-def _show(value: Any) -> str:
+def short_text(value: Any) -> str:
+    """The value of a field."""
     return f"{value:g}" if isinstance(value, float) else str(value)

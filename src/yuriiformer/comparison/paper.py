@@ -73,9 +73,11 @@ def paper_figure(preset_name: str | None, rule_name: str) -> PaperFigure | None:
 
 def figure_of_rule(preset_name: str | None, rule: Rule) -> PaperFigure | None:
     """The same for a rule: not only its name, also its equations must be the paper's."""
-    if rule.name not in paper or paper[rule.name].assigns != rule.assigns:
-        return None
-    return paper_figure(preset_name, rule.name)
+    return paper_figure(preset_name, rule.name) if is_papers(rule) else None
+
+
+def is_papers(rule: Rule) -> bool:
+    return rule.name in paper and paper[rule.name].assigns == rule.assigns
 
 
 def _figure(rows: list[list[float]]) -> PaperFigure:

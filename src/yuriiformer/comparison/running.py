@@ -111,8 +111,11 @@ def carry_out(
         _collect(suite, slots, listener)
         if stopper.requested is None:
             _start(suite, seen, slots, launch, jobs, listener)
-        elif slots:
-            _stop(slots)
+        else:
+            for progress, job in slots.values():
+                if progress.state == "running":
+                    progress.state = "stopped"
+                    job.stop()
         listener.show(seen)
         if not slots and (stopper.requested or not any(map(_waits, seen))):
             break
@@ -165,23 +168,14 @@ def _start(
         slots[free] = (progress, launch(progress.run, free))
 
 
-def _stop(slots: dict[int, tuple[RunProgress, Job]]) -> None:
-    for progress, job in slots.values():
-        if progress.state == "running":
-            progress.state = "stopped"
-            job.stop()
-
-
 def _end(suite: SuiteFolder, progress: RunProgress, code: int, listener: SuiteListener) -> None:
     run = progress.run
     if code == 0 and run.finished:
         progress.end("finished")
         suite.note_failure(run, None)
         return
-    if code == EXIT_CODE:
-        progress.end("stopped")
-        return
-    if progress.state == "stopped" and code < 0:  # the signal ended it before it could save
+    early = progress.state == "stopped" and code < 0  # the signal ended it before it could save
+    if early or code == EXIT_CODE:
         progress.end("stopped")
         return
     said = last_words(run.log, progress.logged) or f"exit code {code}"

@@ -13,8 +13,7 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import YuriiError
 from yuriiformer.files import write_json
-from yuriiformer.model.generate import stream
-from yuriiformer.model.sampling import Sampling
+from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.loading import about, find_checkpoint, open_model
 from yuriiformer.runs.run import SAMPLES, read_samples
@@ -40,22 +39,23 @@ def sample_run(
     """The run's samples: those in its folder, if they are of this checkpoint and these settings,
     else new ones. ``data`` are other folders that may hold the run's data."""
     settings = {**asdict(sampling), "prompts": list(sampling.prompts)}
-    made_from = {**about(find_checkpoint(folder)), "settings": settings}
+    made_from = {**about(find_checkpoint(folder)[0]), "settings": settings}
     known = read_samples(folder.path)
     if known is not None and all(known.get(key) == made_from[key] for key in made_from):
         return known
     run = open_model(folder.path, data=data)
-    prompts = list(sampling.prompts) or _prompts(run.store, run.tokenizer, sampling.count)
-    ids = [tokens.tolist() for tokens in run.tokenizer.encode_batch(prompts)]
+    tokenizer = run.need_tokenizer()
+    prompts = list(sampling.prompts) or _prompts(run.store, tokenizer, sampling.count)
+    ids = [tokenizer.encode(prompt) for prompt in prompts]
     how = Sampling(sampling.temperature, sampling.top_k)
-    end = run.tokenizer.end_of_text
+    end = tokenizer.end_of_text
     length, seed = sampling.max_new_tokens, sampling.seed
     columns = list(stream(run.model, ids, length, how, seed=seed, end=end))
     samples = []
     for prompt, row in zip(prompts, zip(*columns, strict=True), strict=True):
         text = [token for token in row if token is not None]
         ended = end in text
-        words = run.tokenizer.decode(text[:-1] if ended else text)
+        words = tokenizer.decode(text[:-1] if ended else text)
         samples.append({"prompt": prompt, "text": words, "ended": ended})
     made = {**made_from, "samples": samples}
     write_json(folder.path / SAMPLES, made)

@@ -30,7 +30,7 @@ Alternative = Literal["two-sided", "less"]
 
 @dataclass(frozen=True)
 class Summary:
-    """A mean over seeds with its interval; ``low`` and ``high`` are None with fewer than two."""
+    """A mean over seeds with its interval, which is None with fewer than two."""
 
     n: int
     mean: float | None
@@ -39,14 +39,9 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """An arm minus the baseline over the seeds that both have. ``p`` and what follows are None
-    with fewer than two seeds."""
+class Difference(Summary):
+    """An arm minus the baseline over the seeds that both have."""
 
-    n: int
-    mean: float | None
-    low: float | None
-    high: float | None
     p: float | None
     detectable: float | None
     p_holm: float | None = None
@@ -75,11 +70,8 @@ def paired(
     """The difference of two arms, by seed; ``comparisons`` is how many such are made."""
     seeds = sorted(set(arm) & set(baseline))
     differences = [arm[seed] - baseline[seed] for seed in seeds]
-    found = summary(differences)
-    if found.n < 2 or found.mean is None:
-        return Difference(found.n, found.mean, None, None, None, None)
-    least = detectable(differences, comparisons)
-    return Difference(found.n, found.mean, found.low, found.high, t_test(differences), least)
+    p, least = t_test(differences), detectable(differences, comparisons)
+    return Difference(**vars(summary(differences)), p=p, detectable=least)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -102,10 +94,10 @@ def t_test(
     Differences that are all the same have no spread to judge by: p is 0 if their value alone
     contradicts the hypothesis, else 1.
     """
-    from scipy import stats  # noqa: PLC0415
-
     if len(differences) < 2:
         return None
+    from scipy import stats  # noqa: PLC0415
+
     if np.ptp(differences) == 0:
         off = differences[0] - bound
         return float(off == 0 if alternative == "two-sided" else off >= 0)

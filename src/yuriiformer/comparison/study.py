@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -29,6 +29,7 @@ from yuriiformer.training.presets import PRESETS
 Direction = Literal["lower", "higher", "equal"]
 Metric = Literal["final", "exact", "best"]
 ARM_KEYS = "label rule rules equations streams coefficients settings grid why".split()
+FIXED = "title question preset metric settings baseline families".split()  # once it has begun
 KEYS = "title question preset metric settings seeds baseline grid arms families hypotheses".split()
 
 
@@ -55,26 +56,19 @@ class Study:
     question: str
     preset: str
     metric: Metric
-    settings: Mapping[str, Any]
+    settings: dict[str, Any]
     seeds: Sequence[int]
     baseline: str | None
     arms: Sequence[ArmSpec]
-    families: Mapping[str, str]
+    families: dict[str, str]
     hypotheses: Sequence[Hypothesis]
 
     def definition(self) -> dict[str, Any]:
         """What the study says, as plain data."""
-        arms = [{**arm.entry(), "rule": arm.rule.to_dict()} for arm in self.arms]
         return {
-            "title": self.title,
-            "question": self.question,
-            "preset": self.preset,
-            "metric": self.metric,
-            "settings": dict(self.settings),
-            "baseline": self.baseline,
-            "families": dict(self.families),
+            **{name: getattr(self, name) for name in FIXED},
             "seeds": list(self.seeds),
-            "arms": arms,
+            "arms": [{**arm.entry(), "rule": arm.rule.to_dict()} for arm in self.arms],
             "hypotheses": [asdict(each) for each in self.hypotheses],
         }
 
@@ -89,98 +83,94 @@ def read_study(path: Path) -> Study:
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not a study: {error}") from None
     try:
-        return _Reader(path).study(text, data)
+        return _study(path, text, data)
     except YuriiError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Reads the parts of a study. Rule files are looked for beside it."""
+def _study(path: Path, text: str, data: Mapping[str, Any]) -> Study:
+    _known(data, KEYS, "the study")
+    preset = _text(data, "preset", "tales-tiny")
+    if preset not in PRESETS:
+        raise ConfigError(f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}")
+    metric, grid = _choice(data, "metric", Metric, "final"), _table(data, "grid")
+    arms = [arm for entry in _list(data, "arms", dict) for arm in _arms(path, entry, grid)]
+    if not arms:
+        raise ConfigError("it has no arms: [[arms]] with a label and a rule")
+    check_names([arm.entry() for arm in arms])
+    labels = [arm.label for arm in arms]
+    baseline = data.get("baseline")
+    if baseline is not None and baseline not in labels:
+        raise ConfigError(f"the baseline {baseline!r} is no arm{_hint(baseline, labels)}")
+    families = {str(name): str(words) for name, words in _table(data, "families").items()}
+    hypotheses = [
+        _hypothesis(number, entry, labels)
+        for number, entry in enumerate(_list(data, "hypotheses", dict), 1)
+    ]
+    _check_hypotheses(hypotheses, families)
+    settings = parse_settings(_table(data, "settings"))
+    if metric == "exact":
+        settings = {"exact": True, **settings}
+    return Study(
+        path=path,
+        text=text,
+        title=_text(data, "title", path.stem),
+        question=_text(data, "question", ""),
+        preset=preset,
+        metric=metric,
+        settings=settings,
+        seeds=_seeds(data.get("seeds", [0])),
+        baseline=baseline,
+        arms=arms,
+        families=families,
+        hypotheses=hypotheses,
+    )
 
-    path: Path
 
-    def study(self, text: str, data: Mapping[str, Any]) -> Study:
-        _known(data, KEYS, "the study")
-        preset = _text(data, "preset", "tales-tiny")
-        if preset not in PRESETS:
-            raise ConfigError(f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}")
-        metric = _choice(data, "metric", Metric, "final")
-        grid = _table(data, "grid")
-        arms = [arm for entry in _list(data, "arms", dict) for arm in self._arms(entry, grid)]
-        if not arms:
-            raise ConfigError("it has no arms: [[arms]] with a label and a rule")
-        check_names([arm.entry() for arm in arms])
-        labels = [arm.label for arm in arms]
-        baseline = data.get("baseline")
-        if baseline is not None and baseline not in labels:
-            raise ConfigError(f"the baseline {baseline!r} is no arm{_hint(baseline, labels)}")
-        families = {str(name): str(words) for name, words in _table(data, "families").items()}
-        hypotheses = [
-            _hypothesis(number, entry, labels)
-            for number, entry in enumerate(_list(data, "hypotheses", dict), 1)
-        ]
-        _check_hypotheses(hypotheses, families)
-        settings = parse_settings(_table(data, "settings"))
-        if metric == "exact":
-            settings = {"exact": True, **settings}
-        return Study(
-            path=self.path,
-            text=text,
-            title=_text(data, "title", self.path.stem),
-            question=_text(data, "question", ""),
-            preset=preset,
-            metric=metric,
-            settings=settings,
-            seeds=_seeds(data.get("seeds", [0])),
-            baseline=baseline,
-            arms=arms,
-            families=families,
-            hypotheses=hypotheses,
-        )
+def _arms(path: Path, entry: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[ArmSpec]:
+    """Those of one entry: a rule under a label, or several under their own labels."""
+    _known(entry, ARM_KEYS, "an arm")
+    what = [key for key in ("rule", "rules", "equations") if key in entry]
+    name = repr(entry.get("label", entry.get("rules", "")))
+    if len(what) != 1:
+        raise ConfigError(f"arm {name} needs one of rule, rules and equations")
+    if "label" not in entry and what != ["rules"]:
+        raise ConfigError(f"an arm has no label ({what[0]} = {str(entry[what[0]])[:40]!r})")
+    if "label" in entry and what == ["rules"]:
+        raise ConfigError(f"arm {name}: several rules have their own labels; leave label out")
+    if what != ["equations"] and ("streams" in entry or "coefficients" in entry):
+        raise ConfigError(f"arm {name}: streams and coefficients go with equations")
+    settings = parse_settings(_table(entry, "settings"))
+    why = _text(entry, "why", "")
+    axes = {**grid, **_table(entry, "grid")}
+    for rule in _rules(path, entry, what[0]):
+        label = _text(entry, "label", rule.label)
+        folder = slug(label if "label" in entry else rule.name)
+        arm = ArmSpec(label, folder, rule, settings, why)
+        for point in _points(axes):
+            yield vary(arm, point)
 
-    def _arms(self, entry: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[ArmSpec]:
-        """Those of one entry: a rule under a label, or several under their own labels."""
-        _known(entry, ARM_KEYS, "an arm")
-        what = [key for key in ("rule", "rules", "equations") if key in entry]
-        name = repr(entry.get("label", entry.get("rules", "")))
-        if len(what) != 1:
-            raise ConfigError(f"arm {name} needs one of rule, rules and equations")
-        if "label" not in entry and what != ["rules"]:
-            raise ConfigError(f"an arm has no label ({what[0]} = {str(entry[what[0]])[:40]!r})")
-        if "label" in entry and what == ["rules"]:
-            raise ConfigError(f"arm {name}: several rules have their own labels; leave label out")
-        if what != ["equations"] and ("streams" in entry or "coefficients" in entry):
-            raise ConfigError(f"arm {name}: streams and coefficients go with equations")
-        settings = parse_settings(_table(entry, "settings"))
-        why = _text(entry, "why", "")
-        axes = {**grid, **_table(entry, "grid")}
-        for rule in self._rules(entry, what[0]):
-            label = _text(entry, "label", rule.label)
-            folder = slug(label if "label" in entry else rule.name)
-            arm = ArmSpec(label, folder, rule, settings, why)
-            for point in _points(axes):
-                yield vary(arm, point)
 
-    def _rules(self, entry: Mapping[str, Any], what: str) -> list[Rule]:
-        if what == "equations":
-            options = {key: entry[key] for key in ("streams", "coefficients") if key in entry}
-            text, label = _text(entry, "equations", ""), _text(entry, "label", "")
-            note = _text(entry, "why", "")
-            data = {"name": slug(label), "label": label, "equations": text, "note": note}
-            return [Rule.from_dict({**data, **options}, source=f"arm {label!r}")]
-        if what == "rule":
-            return [get_rule(self._found(_text(entry, "rule", "")))]
-        names = _list(entry, "rules", str)
-        if not names:
-            raise ConfigError("rules = [] names no rule")
-        return [rule for name in names for rule in get_rules(self._found(name))]
+def _rules(path: Path, entry: Mapping[str, Any], what: str) -> list[Rule]:
+    if what == "equations":
+        options = {key: entry[key] for key in ("streams", "coefficients") if key in entry}
+        text, label = _text(entry, "equations", ""), _text(entry, "label", "")
+        note = _text(entry, "why", "")
+        data = {"name": slug(label), "label": label, "equations": text, "note": note}
+        return [Rule.from_dict({**data, **options}, source=f"arm {label!r}")]
+    if what == "rule":
+        return [get_rule(_found(path, _text(entry, "rule", "")))]
+    names = _list(entry, "rules", str)
+    if not names:
+        raise ConfigError("rules = [] names no rule")
+    return [rule for name in names for rule in get_rules(_found(path, name))]
 
-    def _found(self, reference: str) -> str:
-        """A reference; if it names a file that stands beside the study, with the file's folder."""
-        name, ending, _ = reference.partition(".toml")
-        beside = self.path.parent / f"{name}{ending}"
-        return str(self.path.parent / reference) if ending and beside.exists() else reference
+
+def _found(path: Path, reference: str) -> str:
+    """A reference; if it names a file that stands beside the study, with the file's folder."""
+    name, ending, _ = reference.partition(".toml")
+    beside = path.parent / f"{name}{ending}"
+    return str(path.parent / reference) if ending and beside.exists() else reference
 
 
 def _points(axes: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Any], ...]]:
@@ -201,9 +191,8 @@ def _seeds(value: Any) -> list[int]:
 
 
 def _hypothesis(number: int, entry: Mapping[str, Any], labels: Sequence[str]) -> Hypothesis:
-    known = list(Hypothesis.__dataclass_fields__)
     what = f"hypothesis {number}"
-    _known(entry, known, what)
+    _known(entry, list(Hypothesis.__dataclass_fields__), what)
     for key in ("claim", "arm", "against"):
         if not _text(entry, key, "", what).strip():
             raise ConfigError(f"{what} has no {key!r}")
@@ -223,9 +212,8 @@ def _hypothesis(number: int, entry: Mapping[str, Any], labels: Sequence[str]) ->
         raise ConfigError(
             f"{what}: 'equal' needs difference > 0, the largest that still counts as equal"
         )
-    family = _text(entry, "family", "main", what)
-    claim, arm, against = entry["claim"], entry["arm"], entry["against"]
-    return Hypothesis(claim, arm, against, direction, float(size), family)
+    _text(entry, "family", "main", what)
+    return Hypothesis(**{**entry, "difference": float(size)})
 
 
 def _check_hypotheses(hypotheses: Sequence[Hypothesis], families: Mapping[str, str]) -> None:
@@ -290,24 +278,20 @@ def _list(data: Mapping[str, Any], key: str, kind: type) -> list[Any]:
 
 def grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
     """What a study's new definition adds to the one that has begun; other changes are errors."""
-    for key in ("title", "question", "preset", "metric", "settings", "baseline", "families"):
+    for key in FIXED:
         if before[key] != after[key]:
             raise ConfigError(f"{key} changed from {_short(before[key])} to {_short(after[key])}")
-    names: dict[str, Callable[[Any], Any]] = {
-        "arms": lambda arm: arm["label"],
-        "seeds": lambda seed: seed,
-        "hypotheses": lambda each: each["claim"],
-    }
     added = {}
-    for key, name in names.items():
-        now = {name(each): each for each in after[key]}
-        for each in before[key]:
-            if name(each) not in now:
-                raise ConfigError(f"{name(each)!r} is gone from its {key}")
-            if now[name(each)] != each:
-                raise ConfigError(f"{name(each)!r} changed in its {key}")
-        known = {name(each) for each in before[key]}
-        added[key] = [each for each in after[key] if name(each) not in known]
+    for key, title in {"arms": "label", "seeds": None, "hypotheses": "claim"}.items():
+        old, now = (
+            {each[title] if title else each: each for each in part[key]} for part in (before, after)
+        )
+        for name, each in old.items():
+            if name not in now:
+                raise ConfigError(f"{name!r} is gone from its {key}")
+            if now[name] != each:
+                raise ConfigError(f"{name!r} changed in its {key}")
+        added[key] = [each for name, each in now.items() if name not in old]
     return added
 
 

@@ -8,9 +8,8 @@ rule's arithmetic, norms and activations, is counted apart in `elementwise`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -96,7 +95,8 @@ def model_work(config: ModelConfig, *, recompute: bool = False) -> ModelWork:
     """Counted for full sequences."""
     programs = config.rule.programs(config.n_layer)
     calls = oracle_calls(programs)
-    fixed = _without_rule(config)
+    # What the oracles' cost depends on, so that rules share one count.
+    fixed = replace(config, rule=ModelConfig().rule, vocab_size=8, valid_vocab=None)
     attention, mlp = _oracle_work(fixed, "attn"), _oracle_work(fixed, "mlp")
     size = float(2 * config.vocab_size * config.d_model)
     again = 0.0
@@ -132,11 +132,6 @@ def oracle_calls(programs: tuple[Program, ...]) -> Counter[str]:
     )
 
 
-def _without_rule(config: ModelConfig) -> ModelConfig:
-    """What the oracles' cost depends on, so that rules share one count."""
-    return replace(config, rule=ModelConfig().rule, vocab_size=8, valid_vocab=None)
-
-
 @dataclass(frozen=True)
 class OracleWork:
     """FLOPs of one oracle call per token."""
@@ -149,10 +144,13 @@ class OracleWork:
 @cache
 def _oracle_work(config: ModelConfig, oracle: str) -> OracleWork:
     """One call of one oracle, forward and backward: so any pair of oracles can be counted."""
-    pair, tokens = oracle_pair(config), config.context
-    make = pair.attention if oracle == "attn" else pair.mlp
     try:
-        return _count_oracle(make, config, tokens)
+        with FakeTensorMode():
+            module, Y, context = fake_oracle(config, oracle)
+            with counter() as forward, Watcher() as watcher:
+                answer: Tensor = module(Y, context)
+            with counter() as backward:
+                torch.autograd.backward(answer, torch.empty_like(answer))
     except YuriiError:
         raise
     except Exception as error:  # a third-party oracle may read values
@@ -160,21 +158,31 @@ def _oracle_work(config: ModelConfig, oracle: str) -> OracleWork:
             f"oracles {config.oracles!r} cannot be counted without running them "
             f"({one_line(error):.100}): a plan needs oracles that do not read their tensors' values"
         ) from None
+    one, two = (_split(each, config.context) for each in (forward, backward))
+    elementwise = watcher.elementwise / config.context
+    return OracleWork(Work(one[0], two[0]), Work(one[1], two[1]), elementwise)
 
 
-def _count_oracle(
-    make: Callable[[ModelConfig], nn.Module], config: ModelConfig, tokens: int
-) -> OracleWork:
-    with FakeTensorMode():
-        module = make(config)
-        Y = torch.empty(1, tokens, config.d_model, requires_grad=True)
-        context = Context(torch.arange(tokens))
-        with counter() as forward, Watcher() as watcher:
-            answer: Tensor = module(Y, context)
-        with counter() as backward:
-            torch.autograd.backward(answer, torch.empty_like(answer))
-    one, two = (_split(each, tokens) for each in (forward, backward))
-    return OracleWork(Work(one[0], two[0]), Work(one[1], two[1]), watcher.elementwise / tokens)
+def fake_oracle(
+    config: ModelConfig, oracle: str, sequences: int = 1, dtype: torch.dtype = torch.float32
+) -> tuple[nn.Module, Tensor, Context]:
+    """An oracle and its arguments, made of fake tensors in a FakeTensorMode."""
+    pair, shape = oracle_pair(config), (sequences, config.context, config.d_model)
+    module = (pair.attention if oracle == "attn" else pair.mlp)(config)
+    Y = torch.empty(shape, dtype=dtype, requires_grad=True)
+    return module, Y, Context(torch.arange(config.context))
+
+
+def fake_block(
+    config: ModelConfig, program: Program, sequences: int = 1, dtype: torch.dtype = torch.float32
+) -> tuple[Block, dict[str, Tensor], Context]:
+    """The same of a block, without gradients of what never reaches the logits."""
+    block = Block(config, oracle_pair(config), program, 0)
+    for name in block.dead_parameters():
+        block.get_parameter(name).requires_grad_(False)
+    shape = (sequences, config.context, config.d_model)
+    streams = {s: torch.empty(shape, dtype=dtype, requires_grad=True) for s in config.rule.streams}
+    return block, streams, Context(torch.arange(config.context))
 
 
 def _split(found: FlopCounterMode, tokens: int) -> tuple[float, float]:
@@ -194,19 +202,10 @@ def _recomputed(config: ModelConfig, program: Program) -> float:
     found = []
     for again in (True, False):
         with FakeTensorMode():
-            block = Block(config, oracle_pair(config), program, 0)
-            for name in block.dead_parameters():
-                block.get_parameter(name).requires_grad_(False)
-            shape = (1, config.context, config.d_model)
-            streams = {name: torch.empty(shape, requires_grad=True) for name in config.rule.streams}
-            context = Context(torch.arange(config.context))
+            block, streams, context = fake_block(config, program)
+            run = partial(checkpoint, block, use_reentrant=False) if again else block
             with counter() as count:
-                after = (
-                    checkpoint(block, streams, context, use_reentrant=False)
-                    if again
-                    else block(streams, context)
-                )
-                values = list(after.values())
+                values = list(run(streams, context).values())
                 torch.autograd.backward(values, [torch.empty_like(each) for each in values])
         found.append(count.get_total_flops() / config.context)
     return float(found[0] - found[1])

@@ -6,11 +6,12 @@ Works on real tensors and on fake ones, which have sizes but no memory.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 # They reserve or rename memory and read or write none.
 IDLE = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "_unsafe_view")
@@ -41,8 +42,7 @@ class Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **kwargs)
         if func.namespace == "prim":
             return result
-        read = [*_tensors(args), *_tensors(tuple(kwargs.values()))]
-        written = list(_tensors(result))
+        read, written = _tensors((args, kwargs)), _tensors(result)
         before = {tensor.untyped_storage()._cdata for tensor in read}
         for tensor in written:
             storage = tensor.untyped_storage()
@@ -83,12 +83,8 @@ class Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.peak = max(self.peak, self.alive)
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for each in value:
-            yield from _tensors(each)
+def _tensors(value: Any) -> list[Tensor]:
+    return [each for each in tree_leaves(value) if isinstance(each, Tensor)]
 
 
 def _bytes(tensor: Tensor) -> int:

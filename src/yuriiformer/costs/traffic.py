@@ -15,15 +15,13 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from yuriiformer.costs.flops import oracle_calls
+from yuriiformer.costs.flops import fake_block, fake_oracle, oracle_calls
 from yuriiformer.costs.op_counter import Watcher
-from yuriiformer.methods.passes import Program, Query, Segment
+from yuriiformer.methods.passes import Program, Segment
 from yuriiformer.methods.tree import Binary, Call, Name, walk
-from yuriiformer.model.block import Block
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
 from yuriiformer.model.device import autocast
-from yuriiformer.model.oracles import oracle_pair
 
 CPU = torch.device("cpu")
 
@@ -64,16 +62,8 @@ def _block(
 ) -> tuple[int, int]:
     """Products, and the rest."""
     with FakeTensorMode():
-        block = Block(config, oracle_pair(config), program, 0)
-        for name in block.dead_parameters():
-            block.get_parameter(name).requires_grad_(False)
-        shape = (sequences, config.context, config.d_model)
-        streams = {
-            name: torch.empty(shape, dtype=stream, requires_grad=True)
-            for name in config.rule.streams
-        }
-        upstream = torch.empty(shape, dtype=stream)
-        context = Context(torch.arange(config.context))
+        block, streams, context = fake_block(config, program, sequences, stream)
+        upstream = torch.empty_like(streams["X"])
         with Watcher() as watcher:
             with autocast(dtype, CPU):
                 after = list(block(streams, context).values())
@@ -86,15 +76,13 @@ def _oracle(
     config: ModelConfig, oracle: str, sequences: int, dtype: torch.dtype, stream: torch.dtype
 ) -> int:
     """Of one call, beside its products of matrices."""
-    pair = oracle_pair(config)
     with FakeTensorMode():
-        module = (pair.attention if oracle == "attn" else pair.mlp)(config)
-        shape = (sequences, config.context, config.d_model)
-        Y = torch.empty(shape, dtype=stream, requires_grad=True)
-        upstream = torch.empty(shape, dtype=stream)
+        module, Y, _ = fake_oracle(config, oracle, sequences, stream)
+        upstream = torch.empty_like(Y)
         with Watcher() as watcher:
             with autocast(dtype, CPU):
-                answer: Tensor = module(Y, Context(torch.arange(config.context))).to(stream)
+                positions = torch.arange(config.context)  # counted with the call
+                answer: Tensor = module(Y, Context(positions)).to(stream)
             torch.autograd.backward(answer, upstream)
     return int(watcher.other)
 
@@ -124,12 +112,11 @@ def _tensors(segment: Segment, wide: set[str]) -> int:
     """How many tensors a segment moves; ``wide`` names those that are not coefficients."""
     read = sum(name in wide for name in segment.inputs)
     wide.update(step.target for step in segment.assigns)
-    written = len(segment.outputs)
-    if _is_made_here(segment.query):
-        written += 1
-    if not segment.assigns and not _is_made_here(segment.query):
-        return 0  # an oracle called on an existing tensor
-    return (3 if _multiplies(segment) else 2) * read + 2 * written
+    # Whether the oracle's argument is computed here, or is an existing tensor.
+    argument = segment.query is not None and not isinstance(segment.query.argument, Name)
+    if not segment.assigns and not argument:
+        return 0
+    return (3 if _multiplies(segment) else 2) * read + 2 * (len(segment.outputs) + argument)
 
 
 def _multiplies(segment: Segment) -> bool:
@@ -141,8 +128,3 @@ def _multiplies(segment: Segment) -> bool:
         for value in values
         for node in walk(value)
     )
-
-
-def _is_made_here(query: Query | None) -> bool:
-    """Whether the oracle's argument is computed, not just handed on."""
-    return query is not None and not isinstance(query.argument, Name)

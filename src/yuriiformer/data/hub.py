@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from yuriiformer.data.sources import Chunk, Split
+from yuriiformer.data.records import Chunk, Split
 from yuriiformer.errors import DataError, one_line
 
 RECORDS = 1000  # a chunk

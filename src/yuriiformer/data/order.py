@@ -8,27 +8,59 @@ micro-batches, or on whether the run was resumed; any step can be computed at an
 The shuffle of an epoch is a keyed permutation computed point by point ("swap or not", Hoang,
 Morris and Rogaway 2012), so no list of blocks is made: at OpenWebText's 8.42 million blocks a
 step costs milliseconds and almost no memory.
+
+Every seeded decision about data is a hash of integers. The hash is written here because the result
+must never change: numpy's generators may differ between versions. Golden values fix the order of
+training data and the split of documents.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from yuriiformer.data.hashing import Words, hash_words, mix
 from yuriiformer.errors import DataError, whole_number
 
 Starts = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
 MAX_EPOCHS = 2**24  # their sizes are kept in a table
+
+# Of the mixing function of SplitMix64 (Steele, Lea, Flood 2014).
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
 
 _OFFSET, _PERMUTATION = 1, 2  # the purpose of a hash: no two purposes share one
 
 
 def _whole(name: str, value: object, least: int | None) -> int:
     return whole_number(name, value, least, DataError)
+
+
+def mix(words: Words) -> Words:
+    """Every bit of the result depends on every bit of the word."""
+    with np.errstate(over="ignore"):  # arithmetic modulo 2**64 is meant
+        words = words + _GOLDEN
+        words = (words ^ (words >> np.uint64(30))) * _FIRST
+        words = (words ^ (words >> np.uint64(27))) * _SECOND
+        return words ^ (words >> np.uint64(31))
+
+
+def hash_words(seed: int, *parts: Any) -> Words:
+    """A 64-bit hash of a seed and integers; arrays among the parts are hashed elementwise."""
+    state: Words = mix(np.asarray(int(seed) % 2**64, dtype=np.uint64))
+    for part in parts:
+        state = mix(state ^ mix(np.asarray(part).astype(np.uint64)))
+    return state
+
+
+def uniform(words: Words) -> NDArray[np.float64]:
+    """Hashes as numbers in [0, 1), from their upper 53 bits."""
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def permute(index: Words, size: Words, seed: int, epoch: Words, rounds: int) -> Words:
@@ -148,11 +180,3 @@ def validation_starts(n_tokens: int, context: int, sequences: int) -> Starts:
     """Blocks in file order; a split that is too small is read again from its start."""
     order = BatchOrder(n_tokens, context, sequences)
     return context * (np.arange(sequences, dtype=np.int64) % order.blocks)
-
-
-def exact_windows(n_tokens: int, context: int) -> tuple[Starts, int]:
-    """Windows without overlap in which every token but the first is a target once: where they
-    start, and how long the last one is (the others are as long as the context)."""
-    targets = n_tokens - 1
-    starts = np.arange(0, targets, context, dtype=np.int64)
-    return starts, targets - int(starts[-1])

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
 
-from yuriiformer.data.sources import Split
+from yuriiformer.data.records import Split
 from yuriiformer.errors import DataError
 from yuriiformer.files import sync_folder, write_json
 

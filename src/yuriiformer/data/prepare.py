@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -23,15 +23,18 @@ from typing import Any, Literal
 import numpy as np
 
 import yuriiformer
-from yuriiformer.data.hashing import hash_words, uniform
+from yuriiformer.data.order import hash_words, uniform
 from yuriiformer.data.partial import SPLITS, Partial, Progress, Tally
-from yuriiformer.data.records import ChunkReader
-from yuriiformer.data.sources import Chunk, Source, Split
+from yuriiformer.data.records import Chunk, ChunkReader, Split
+from yuriiformer.data.sources import Source
 from yuriiformer.data.tokenizers import (
     TOKENIZER_FILE,
     Tokenizer,
     TrainedBPE,
+    find_fast_tokenizer,
     load_tokenizer,
+    needs_file,
+    padded,
     trained_size,
 )
 from yuriiformer.errors import DataError
@@ -50,7 +53,8 @@ class Settings:
     """How documents become tokens.
 
     Args:
-        tokenizer: ``gpt2``, ``bytes`` or ``bpe:N``.
+        tokenizer: ``gpt2``, ``bytes``, ``bpe:N``, or ``hf:PATH``, a fast tokeniser of Hugging
+            Face's library: its ``tokenizer.json``, or the folder that holds it.
         seed: decides which documents are validation.
         val_fraction: a document is validation when hash(seed, index) falls below this.
         end_mark: an end-of-text token ``after`` every document, or only ``between`` documents.
@@ -84,22 +88,26 @@ def is_validation(seed: int, index: Any, fraction: float) -> Any:
     return uniform(hash_words(seed, _SPLIT, index)) < fraction
 
 
+def _splits(chunk: Chunk, places: Sequence[int], settings: Settings) -> list[Split]:
+    """The split of each document, by its place in the chunk."""
+    index = chunk.first + np.array(places, dtype=np.int64)
+    held_out = is_validation(settings.seed, index, settings.val_fraction)
+    return [chunk.split or ("val" if out else "train") for out in held_out]
+
+
 def tokenize_chunk(chunk: Chunk, settings: Settings, tokenizer: Tokenizer) -> Written:
     """Read a chunk and turn its documents into the bytes of both files."""
     reader = ChunkReader(strict=settings.strict)
     documents = reader.documents(chunk)
     kept = [(i, text) for i, text in enumerate(documents) if text]
     tokens = tokenizer.encode_batch([text for _, text in kept])
-    index = chunk.first + np.array([i for i, _ in kept], dtype=np.int64)
-    held_out = is_validation(settings.seed, index, settings.val_fraction)
+    splits = _splits(chunk, [i for i, _ in kept], settings)
     mark = np.array([tokenizer.end_of_text], dtype=np.uint16)
     pieces: dict[Split, list[Any]] = {split: [] for split in SPLITS}
     result = Written({})
-    for (_, text), ids, out in zip(kept, tokens, held_out, strict=True):
-        split: Split = chunk.split or ("val" if out else "train")
+    for (_, text), ids, split in zip(kept, tokens, splits, strict=True):
         pieces[split] += [ids, mark] if settings.end_mark == "after" else [mark, ids]
-        one = Tally(1, len(ids) + 1, len(text.encode()))
-        result.tallies[split].add(one)
+        result.tallies[split].add(Tally(1, len(ids) + 1, len(text.encode())))
     for split, parts in pieces.items():
         whole = np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint16)
         result.data[split] = whole.astype("<u2").tobytes()
@@ -146,8 +154,14 @@ def prepare(
 
 
 def _tokenizer(source: Source, folder: Path, settings: Settings) -> Tokenizer:
-    """The tokeniser; one that has to be trained is trained once and kept."""
+    """The tokeniser; one that is not built in is trained or copied once, and kept."""
     size = trained_size(settings.tokenizer)
+    if size is None and needs_file(settings.tokenizer):
+        found, kept = find_fast_tokenizer(Path(settings.tokenizer[3:])), folder / TOKENIZER_FILE
+        if kept.is_file() and kept.read_text(encoding="utf-8") != found.to_text():
+            raise DataError(f"{settings.tokenizer} has changed since: start again with --restart")
+        write_text(kept, found.to_text())
+        return found
     if size is None or (folder / TOKENIZER_FILE).is_file():
         return load_tokenizer(settings.tokenizer, folder)
     trained = TrainedBPE.train(_training_texts(source, settings), size)
@@ -165,10 +179,9 @@ def _training_texts(source: Source, settings: Settings) -> Iterator[str]:
     taken = 0
     for chunk in source.chunks():
         documents = ChunkReader(strict=settings.strict).documents(chunk)
-        index = chunk.first + np.arange(len(documents))
-        held_out = is_validation(settings.seed, index, settings.val_fraction)
-        for document, out in zip(documents, held_out, strict=True):
-            if document and chunk.split != "val" and (chunk.split == "train" or not out):
+        splits = _splits(chunk, range(len(documents)), settings)
+        for document, split in zip(documents, splits, strict=True):
+            if document and split == "train":
                 yield document
                 taken += len(document)
         if taken > BPE_SAMPLE:
@@ -221,7 +234,10 @@ def _map(
             yield chunk, tokenize_chunk(chunk, settings, tokenizer)
         return
     pool = ProcessPoolExecutor(
-        workers, get_context("spawn"), initializer=_start_worker, initargs=(settings, folder)
+        workers,
+        get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(settings, tokenizer.name, folder, tokenizer.end_of_text),
     )
     waiting: deque[tuple[Chunk, Future[Written]]] = deque()
     try:
@@ -245,7 +261,7 @@ def _map(
 _worker: dict[str, Any] = {}
 
 
-def _start_worker(settings: Settings, folder: Path) -> None:
+def _start_worker(settings: Settings, tokenizer: str, folder: Path, end_of_text: int) -> None:
     """The parent handles interrupts; a worker ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
@@ -257,7 +273,7 @@ def _start_worker(settings: Settings, folder: Path) -> None:
 
     threading.Thread(target=leave_with_parent, daemon=True).start()
     _worker["settings"] = settings
-    _worker["tokenizer"] = load_tokenizer(settings.tokenizer, folder)
+    _worker["tokenizer"] = load_tokenizer(tokenizer, folder, end_of_text)
 
 
 def _work(chunk: Chunk) -> Written:
@@ -278,9 +294,9 @@ def _meta(
         "yuriiformer": yuriiformer.__version__,
         "dtype": "uint16",
         "tokenizer": {
-            "name": settings.tokenizer,
+            "name": tokenizer.name,
             "vocab_size": tokenizer.vocab_size,
-            "padded_vocab_size": tokenizer.padded_vocab_size,
+            "padded_vocab_size": padded(tokenizer.vocab_size),
             "end_of_text": tokenizer.end_of_text,
         },
         "splits": splits,

@@ -46,30 +46,31 @@ def samples(store: TokenStore, number: int, *, characters: int = 300) -> list[st
 
 def describe_store(store: TokenStore, *, context: int, sequences: int) -> dict[str, Any]:
     """Everything about a corpus as plain data."""
-    result: dict[str, Any] = {"folder": str(store.folder), "meta": store.meta}
     vocab = store.used_vocab_size
     counts = token_counts(store.train, vocab)
-    result["tokens"] = {"train": len(store.train), "val": len(store.val)}
-    result["vocabulary"] = {
-        "size": vocab,
-        "used": int((counts > 0).sum()),
-        "unigram_entropy": unigram_entropy(counts),
-    }
-    order = BatchOrder(max(len(store.train), context + 1), context, sequences)
     enough = len(store.train) > context
-    result["blocks"] = order.blocks if enough else 0
-    result["steps_per_epoch"] = order.steps_per_epoch if enough else 0.0
-    top = np.argsort(-counts, kind="stable")[:12]
+    order = BatchOrder(max(len(store.train), context + 1), context, sequences)
     tokenizer = store.tokenizer() if store.meta else None
-    result["most_frequent"] = [
-        {
-            "id": int(i),
-            "text": tokenizer.decode([int(i)]) if tokenizer else None,
-            "share": float(counts[i] / max(counts.sum(), 1)),
-        }
-        for i in top
-    ]
-    return result
+    return {
+        "folder": str(store.folder),
+        "meta": store.meta,
+        "tokens": {"train": len(store.train), "val": len(store.val)},
+        "vocabulary": {
+            "size": vocab,
+            "used": int((counts > 0).sum()),
+            "unigram_entropy": unigram_entropy(counts),
+        },
+        "blocks": order.blocks if enough else 0,
+        "steps_per_epoch": order.steps_per_epoch if enough else 0.0,
+        "most_frequent": [
+            {
+                "id": int(i),
+                "text": tokenizer.decode([int(i)]) if tokenizer else None,
+                "share": float(counts[i] / max(counts.sum(), 1)),
+            }
+            for i in np.argsort(-counts, kind="stable")[:12]
+        ],
+    }
 
 
 def tales_floor(meta: dict[str, Any]) -> str | None:

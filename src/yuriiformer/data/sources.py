@@ -11,35 +11,16 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Protocol
 
-from yuriiformer.data.formats import open_parquet, unpacked, zstd_error
+from yuriiformer.data.records import Chunk, Kind, Split, open_parquet, unpacked, zstd_error
 from yuriiformer.data.tokenizers import END_OF_TEXT
 from yuriiformer.errors import DataError, one_line
 
-Split = Literal["train", "val"]
-Kind = Literal["txt", "jsonl", "parquet", "texts", "tales"]
-
 CHUNK_BYTES = 2**20
 MARKER = END_OF_TEXT.encode()
-BOM = b"\xef\xbb\xbf"
 TEXT_KINDS = (".txt", ".jsonl")
 PACKED = (".gz", ".zst")
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Records to be read by a worker."""
-
-    first: int  # index of its first record in the corpus
-    count: int  # how many records it has
-    kind: Kind
-    payload: Any
-    path: str = ""
-    before: int = 0  # records before it in its file
-    column: str = "text"
-    split: Split | None = None  # where the source itself says so
-    done: int = 0  # how much of the source's total is behind its end
 
 
 class Source(Protocol):

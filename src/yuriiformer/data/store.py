@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from yuriiformer.data.partial import JOURNAL, META
 from yuriiformer.data.prepare import FORMAT
-from yuriiformer.data.sources import Split
+from yuriiformer.data.records import Split
 from yuriiformer.data.tokenizers import Tokenizer, Tokens, load_tokenizer, padded
 from yuriiformer.errors import DataError
 from yuriiformer.files import sha256
@@ -70,10 +70,21 @@ class TokenStore:
     def padded_vocab_size(self) -> int:
         return padded(self.vocab_size)
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells one corpus from another, wherever its folder stands."""
+        known = {"train_tokens": len(self.train), "val_tokens": len(self.val)}
+        if self.meta is None:
+            return known
+        splits = self.meta["splits"]
+        hashes = {f"{split}_sha256": splits[split]["sha256"] for split in ("train", "val")}
+        return {**known, **hashes, "tokenizer": self.meta["tokenizer"]["name"]}
+
     def tokenizer(self) -> Tokenizer:
         if self.meta is None:
             raise DataError(f"{self.folder} has no {META}: its tokeniser is not known")
-        return load_tokenizer(self.meta["tokenizer"]["name"], self.folder)
+        known = self.meta["tokenizer"]
+        return load_tokenizer(known["name"], self.folder, known["end_of_text"])
 
     def sequences(
         self, split: Split, starts: NDArray[np.int64], context: int

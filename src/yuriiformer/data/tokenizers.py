@@ -1,17 +1,23 @@
-"""Tokenisers: GPT-2's BPE, a small BPE trained on the corpus, plain bytes. None needs a network."""
+"""Tokenisers: GPT-2's BPE, one trained on the corpus, plain bytes, any of Hugging Face's fast ones.
+
+None needs a network.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from yuriiformer.errors import DataError
+from yuriiformer.files import read_json
 
 END_OF_TEXT = "<|endoftext|>"
 MAX_VOCABULARY = 2**16  # token files are uint16
@@ -20,32 +26,41 @@ TOKENIZER_FILE = "tokenizer.json"
 Tokens = NDArray[np.uint16]
 
 
-class Tokenizer(Protocol):
-    """What the project needs of a tokeniser."""
+class Tokenizer:
+    """What the project needs of a tokeniser. Equal names mean equal tokens, except for a trained
+    BPE, whose name says its size."""
 
     name: str
     vocab_size: int
     end_of_text: int
 
-    @property
-    def padded_vocab_size(self) -> int:
-        """Rows of a model's token table."""
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text; a marker inside it is ordinary text."""
+        ids: list[int] = self.encode_batch([text])[0].tolist()
+        return ids
 
     def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
-        """The tokens of each document; a marker inside one is ordinary text."""
+        """The tokens of each document."""
+        raise NotImplementedError
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of tokens; invalid UTF-8 becomes a replacement character."""
+        raise NotImplementedError
+
+    def to_text(self) -> str | None:
+        """The ``tokenizer.json`` that `load_tokenizer` needs; None if it needs none."""
+        return None
 
 
 def padded(vocab_size: int) -> int:
-    """A multiple of 64, as nanoGPT pads 50,257 to 50,304: faster products, ids never used."""
+    """Rows of a model's token table: a multiple of 64, as nanoGPT pads 50,257 to 50,304. Products
+    are faster, and the ids are never used."""
     return -(-vocab_size // 64) * 64
 
 
 def check_ids(real: int, tokenizer: Tokenizer) -> None:
     """That a model of so many real ids has those of the tokeniser."""
-    if real not in (tokenizer.vocab_size, tokenizer.padded_vocab_size):
+    if real not in (tokenizer.vocab_size, padded(tokenizer.vocab_size)):
         raise DataError(
             f"the model has {real} token ids, but the tokeniser {tokenizer.name} has "
             f"{tokenizer.vocab_size}: they do not belong together"
@@ -88,15 +103,7 @@ def gpt2_tokenizer() -> Any:
     )
 
 
-class _Padded:
-    vocab_size: int
-
-    @property
-    def padded_vocab_size(self) -> int:
-        return padded(self.vocab_size)
-
-
-class GPT2(_Padded):
+class GPT2(Tokenizer):
     name, vocab_size, end_of_text = "gpt2", 50257, 50256
 
     def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
@@ -119,7 +126,7 @@ class GPT2(_Padded):
         return text
 
 
-class Bytes(_Padded):
+class Bytes(Tokenizer):
     name, vocab_size, end_of_text = "bytes", 257, 256
 
     def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
@@ -133,16 +140,52 @@ class Bytes(_Padded):
         return b"".join(pieces).decode("utf-8", "replace")
 
 
-class TrainedBPE(_Padded):
-    """A byte-level BPE of Hugging Face's tokenizers, kept beside the data."""
+class FastTokenizer(Tokenizer):
+    """A tokeniser of Hugging Face's library, from its ``tokenizer.json``; kept beside the data.
+    Its name holds a hash of its vocabulary."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, end_of_text: int) -> None:
         self.inner = inner
-        self.vocab_size: int = inner.get_vocab_size()
-        self.end_of_text: int = inner.token_to_id(END_OF_TEXT)
-        self.name = f"bpe:{self.vocab_size}"
+        vocabulary = sorted(inner.get_vocab().items())
+        self.vocab_size = max(number for _, number in vocabulary) + 1
+        self.end_of_text = end_of_text
+        self.name = f"hf:{hashlib.sha256(json.dumps(vocabulary).encode()).hexdigest()[:12]}"
         # The marker's characters inside a document are ordinary text.
         inner.encode_special_tokens = True
+
+    @classmethod
+    def load(cls, path: Path, end: str | int = END_OF_TEXT) -> Self:
+        """``end``, the token that ends a text, as its characters or as its number."""
+        import tokenizers  # noqa: PLC0415
+
+        try:
+            inner = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises plain Exception
+            raise DataError(f"{path} is not a tokeniser file: {error}") from None
+        number = inner.token_to_id(end) if isinstance(end, str) else end
+        if number is None or inner.id_to_token(number) is None:
+            raise DataError(f"{path} has no {end} token")
+        return cls(inner, number)
+
+    def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
+        found = self.inner.encode_batch_fast(list(documents), add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.uint16) for encoding in found]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        text: str = self.inner.decode([int(i) for i in ids], skip_special_tokens=False)
+        return text
+
+    def to_text(self) -> str:
+        text: str = self.inner.to_str(pretty=True)
+        return text
+
+
+class TrainedBPE(FastTokenizer):
+    """A byte-level BPE, trained on the corpus."""
+
+    def __init__(self, inner: Any, end_of_text: int) -> None:
+        super().__init__(inner, end_of_text)
+        self.name = f"bpe:{self.vocab_size}"
 
     @classmethod
     def train(cls, documents: Iterable[str], vocab_size: int) -> TrainedBPE:
@@ -160,54 +203,56 @@ class TrainedBPE(_Padded):
             show_progress=False,
         )
         inner.train_from_iterator(documents, trainer)
-        return cls(inner)
+        return cls(inner, int(inner.token_to_id(END_OF_TEXT) or 0))
 
-    @classmethod
-    def load(cls, path: Path) -> TrainedBPE:
-        import tokenizers  # noqa: PLC0415
 
-        try:
-            inner = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises plain Exception
-            raise DataError(f"{path} is not a tokeniser file: {error}") from None
-        if inner.token_to_id(END_OF_TEXT) is None:
-            raise DataError(f"{path} has no {END_OF_TEXT} token")
-        return cls(inner)
-
-    def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
-        found = self.inner.encode_batch_fast(list(documents), add_special_tokens=False)
-        return [np.array(encoding.ids, dtype=np.uint16) for encoding in found]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        text: str = self.inner.decode([int(i) for i in ids], skip_special_tokens=False)
-        return text
-
-    def to_text(self) -> str:
-        """The contents of a ``tokenizer.json``."""
-        text: str = self.inner.to_str(pretty=True)
-        return text
+def find_fast_tokenizer(path: Path) -> FastTokenizer:
+    """The tokeniser of a Hugging Face folder, or of a ``tokenizer.json``."""
+    file = path / TOKENIZER_FILE if path.is_dir() else path
+    if not file.is_file():
+        raise DataError(f"there is no tokeniser file {file} (a fast tokeniser has one)")
+    settings = read_json(file.with_name("tokenizer_config.json"))
+    told = settings.get("eos_token", END_OF_TEXT)
+    end = told.get("content") if isinstance(told, dict) else told
+    found = FastTokenizer.load(file, str(end))
+    if found.vocab_size > MAX_VOCABULARY:
+        raise DataError(
+            f"{file} has {found.vocab_size:,} tokens: token files hold numbers below "
+            f"{MAX_VOCABULARY:,} (uint16)"
+        )
+    return found
 
 
 def trained_size(name: str) -> int | None:
     """N of ``bpe:N``; None for a tokeniser that needs no training; an error for anything else."""
-    if name in ("gpt2", "bytes"):
-        return None
     kind, _, size = name.partition(":")
+    if not needs_file(name) or (kind == "hf" and size):
+        return None
     if kind != "bpe" or not size.isdigit():
-        raise DataError(f"unknown tokeniser {name!r}: use gpt2, bytes or bpe:N, such as bpe:4096")
+        raise DataError(
+            f"unknown tokeniser {name!r}: use gpt2, bytes, bpe:N, such as bpe:4096, or hf:PATH"
+        )
     if not 257 <= int(size) <= MAX_VOCABULARY:
         raise DataError(f"{name!r}: a byte-level BPE has 257 to {MAX_VOCABULARY} tokens")
     return int(size)
 
 
-def load_tokenizer(name: str, folder: Path | None = None) -> Tokenizer:
-    """The tokeniser of that name; a trained one lies in its data's folder."""
-    if trained_size(name) is None:
+def needs_file(name: str) -> bool:
+    """Whether the tokeniser of that name is in a file of its own, beside data or model."""
+    return name not in ("gpt2", "bytes")
+
+
+def load_tokenizer(
+    name: str, folder: Path | None = None, end_of_text: int | None = None
+) -> Tokenizer:
+    """The tokeniser of that name; one that needs a file finds it in ``folder``."""
+    if not needs_file(name):
         return GPT2() if name == "gpt2" else Bytes()
     path = (folder or Path()) / TOKENIZER_FILE
     if not path.is_file():
         raise DataError(f"tokeniser {name!r} needs the file {path}, which is not there")
-    found = TrainedBPE.load(path)
+    kind = FastTokenizer if trained_size(name) is None else TrainedBPE
+    found = kind.load(path, END_OF_TEXT if end_of_text is None else end_of_text)
     if found.name != name:
         raise DataError(f"{path} holds the tokeniser {found.name}, not {name}")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Sequence
 
@@ -72,3 +73,14 @@ def shortened(text: str, width: int) -> str:
 def printable(text: str) -> str:
     """Without line breaks and characters that steer a terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def duration(seconds: float) -> str:
+    """``3:07`` or ``5 h 12 min``."""
+    if not math.isfinite(seconds):
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02d}"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours / 24:.1f} days"

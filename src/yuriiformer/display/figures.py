@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,9 @@ LOOK: dict[Any, Any] = {
 }
 
 
-@contextmanager
-def look() -> Iterator[None]:
+def look() -> AbstractContextManager[None]:
     """The settings under which a figure is made and written."""
-    with mpl.rc_context(LOOK):
-        yield
+    return mpl.rc_context(LOOK)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -189,9 +187,11 @@ def legend(figure: Figure, lines: Mapping[str, Line2D]) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
 
 
-def name_lines(figure: Figure, axes: Any, lines: Mapping[str, Line2D], height: float) -> None:
-    """Name lines at their ends if they are few, else in a legend."""
-    if len(lines) > DIRECT:
+def name_lines(
+    figure: Figure, axes: Any, lines: Mapping[str, Line2D], height: float, direct: int = DIRECT
+) -> None:
+    """Name lines at their ends if they are at most ``direct``, else in a legend."""
+    if len(lines) > direct:
         legend(figure, lines)
     elif lines:
         label_ends(axes, lines, height)

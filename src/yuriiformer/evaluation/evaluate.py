@@ -1,10 +1,11 @@
-"""A trained model measured: validation loss and downstream tasks, kept beside it as JSON."""
+"""A trained model measured: validation loss and downstream tasks, kept beside it as JSON, and shown
+as text."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,37 +14,24 @@ import torch
 
 from yuriiformer import __version__
 from yuriiformer.data.store import TokenStore
+from yuriiformer.display.columns import aligned
 from yuriiformer.errors import YuriiError
-from yuriiformer.evaluation.local_tasks import TaskSpec, local_task
-from yuriiformer.evaluation.scoring import BATCH_TOKENS
+from yuriiformer.evaluation.local_tasks import PAPER_TASKS, TaskSpec, local_task
 from yuriiformer.evaluation.validation import (
     BITS_PER_BYTE,
     Tell,
     as_trained,
-    exact_loss,
-    text_bytes,
-    validation_loss,
+    exact_windows,
+    protocol_windows,
+    silent,
 )
-from yuriiformer.files import write_json
+from yuriiformer.files import read_json, write_json
 from yuriiformer.model.device import choose_device
 from yuriiformer.runs.loading import LoadedModel, open_model
 
 Result = dict[str, Any]
 SEQUENCES = 4800  # of a validation, where no run says: the paper's
-
-
-def _quiet(done: int, total: int) -> None:
-    """Nobody is told how far it is."""
-
-
-@dataclass(frozen=True)
-class TaskOptions:
-    """How tasks are asked: the first ``limit`` items of each, from local files where a folder is
-    given, in batches of so many tokens."""
-
-    limit: int | None = None
-    data: Path | None = None
-    batch_tokens: int = BATCH_TOKENS
+PERCENT = ("acc", "exact_match", "f1", "em", "mcc")  # metrics that are shares
 
 
 @dataclass(frozen=True)
@@ -52,7 +40,7 @@ class Evaluator:
     of the results. What was measured of the same weights before is not measured again."""
 
     loaded: LoadedModel
-    store: TokenStore
+    data: Path | None
     out: Path
 
     @classmethod
@@ -67,11 +55,17 @@ class Evaluator:
     ) -> Evaluator:
         places = [data] if data else []
         loaded = open_model(path, checkpoint, places, device=choose_device(device))
-        store = TokenStore.open(data) if data else loaded.store
-        model = loaded.model.config
+        home = loaded.path.resolve()
+        beside = home.with_name(f"{home.name}-evaluation")
+        return cls(loaded, data, out or (home / "evaluation" if loaded.saved else beside))
+
+    @cached_property
+    def store(self) -> TokenStore:
+        """The data; tasks need none."""
+        store = TokenStore.open(self.data) if self.data else self.loaded.store
+        model = self.loaded.model.config
         store.check_model(model.vocab_size, model.valid_vocab)
-        beside = path.resolve().with_name(f"{path.resolve().name}-evaluation")
-        return cls(loaded, store, out or (path / "evaluation" if loaded.saved else beside))
+        return store
 
     @property
     def about(self) -> Result:
@@ -86,22 +80,17 @@ class Evaluator:
     def own_data(self) -> bool:
         """Whether the validation split is the one that the run was judged by."""
         known = self.loaded.saved.get("data", {})
-        own = self._val_sha256
+        own = self.store.identity.get("val_sha256")
         same_hash = None in (own, known.get("val_sha256")) or own == known["val_sha256"]
         return bool(known.get("val_tokens") == len(self.store.val) and same_hash)
-
-    @property
-    def _val_sha256(self) -> str | None:
-        meta = self.store.meta
-        return None if meta is None else meta["splits"]["val"]["sha256"]
 
     @property
     def _name(self) -> str:
         return str(self.loaded.about.get("checkpoint", "model"))
 
-    def validation(self, tell: Callable[[str], Tell] = lambda name: _quiet) -> Result:
+    def validation(self, tell: Callable[[str], Tell] = lambda name: silent) -> Result:
         """By the paper's protocol and exact. ``tell`` makes, for a name, what hears of progress."""
-        model, store = self.loaded.model, self.store
+        model, store, context = self.loaded.model, self.store, self.loaded.model.config.context
         settings = self.loaded.saved.get("config", {}).get("validation", {})
         sequences = int(settings.get("eval_sequences", SEQUENCES))
         path = self.out / f"validation-{self._name}.json"
@@ -109,19 +98,19 @@ class Evaluator:
             "sha256": self.loaded.about["sha256"],
             "data": str(store.folder.resolve()),
             "val_tokens": len(store.val),
-            "val_sha256": self._val_sha256,
+            "val_sha256": store.identity.get("val_sha256"),
             "eval_sequences": sequences,
-            "context": model.config.context,
+            "context": context,
             "device": model.token_table.device.type,
         }
-        found = _read(path)
+        found = read_json(path)
         whole = all(isinstance(found.get(part), dict) for part in ("protocol", "exact"))
         if whole and all(found.get(key) == value for key, value in made_from.items()):
             return found
-        size = text_bytes(store) if store.meta else None
+        size = store.meta["splits"]["val"]["text_bytes"] if store.meta else None
         with as_trained(model, self.loaded.saved) as dtype:
-            given = validation_loss(model, store, sequences, tell=tell("validation"))
-            exact = exact_loss(model, store, tell=tell("exact validation"))
+            given = protocol_windows(store, context, sequences).loss(model, tell=tell("validation"))
+            exact = exact_windows(store, context).loss(model, tell=tell("exact validation"))
         found = {
             **self.about,
             **made_from,
@@ -143,33 +132,28 @@ class Evaluator:
     def tasks(
         self,
         specs: Sequence[TaskSpec],
-        options: TaskOptions,
+        limit: int | None,
+        data: Path | None,
+        batch_tokens: int,
         begin: Callable[[TaskSpec], None] = lambda spec: None,
-        tell: Tell = _quiet,
+        tell: Tell = silent,
     ) -> Result:
-        """Each task's result, by its name."""
-        try:
-            from yuriiformer.evaluation.tasks import evaluate_tasks  # noqa: PLC0415  it is slow
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("yuriiformer"):
-                raise
-            raise YuriiError(
-                f"--tasks needs the package {error.name!r}: pip install 'yuriiformer[eval]'"
-            ) from None
+        """Each task's result, by its name: of its first ``limit`` items, from local files where a
+        folder is given."""
+        from yuriiformer.evaluation.harness import YuriiLM  # noqa: PLC0415  they are slow
+        from yuriiformer.evaluation.tasks import run_tasks  # noqa: PLC0415
+
         self.out.mkdir(parents=True, exist_ok=True)
-        part = "" if options.limit is None else f"-first-{options.limit}"
+        part = "" if limit is None else f"-first-{limit}"
         found: Result = {}
-        for spec, result in evaluate_tasks(
+        lm = YuriiLM(
             self.loaded.model,
-            self.store.tokenizer(),
-            list(specs),
-            limit=options.limit,
-            tasks_data=options.data,
-            batch_tokens=options.batch_tokens,
+            self.loaded.need_tokenizer(),
+            batch_tokens=batch_tokens,
             cache=self.out / "cache.jsonl",
-            begin=begin,
             tell=tell,
-        ):
+        )
+        for spec, result in run_tasks(lm, specs, limit, data, begin):
             found[str(spec)] = {**self.about, **result, **_versions()}
             write_json(self.out / f"{spec}-{self._name}{part}.json", found[str(spec)])
         return found
@@ -188,9 +172,57 @@ def _versions() -> Result:
     return {"versions": {"yuriiformer": __version__, "torch": torch.__version__}}
 
 
-def _read(path: Path) -> Result:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
+def validation_text(found: Mapping[str, Any], *, judged: bool) -> str:
+    """The losses; ``judged``: whether a run has a validation split of its own."""
+    what = found.get("model")
+    if "step" in found:
+        what = f"{found['checkpoint']} checkpoint, step {found['step']:,}"
+    lines = [f"{found['rule']}, {what}", ""]
+    rows: list[tuple[str, ...]] = [("", "loss", "perplexity", "bits/byte", "tokens")]
+    by = f"protocol ({found['eval_sequences']:,} sequences)"
+    for label, part in ((by, found["protocol"]), ("exact", found["exact"])):
+        bits = part.get("bits_per_byte")
+        losses = f"{part['loss']:.4f}", f"{part['perplexity']:.4g}", f"{bits:.4f}" if bits else ""
+        rows.append((label, *losses, f"{part['tokens']:,}"))
+    lines += aligned(rows)
+    if "recorded_val_loss" in found and found["own_data"]:
+        lines.append(f"the run recorded {found['recorded_val_loss']:.4f} by the protocol")
+    if judged and not found["own_data"]:
+        lines.append("note: this is not the validation split that the run was judged by")
+    return "\n".join([*lines, found["exact"]["note"]])
+
+
+def tasks_text(found: Mapping[str, Any], others: Mapping[str, Mapping[str, float]]) -> str:
+    """A row per task, beside what ``others`` (the paper, released models) reach in it."""
+    rows: list[tuple[str, ...]] = [("task", "metric", "value", "± stderr", "items", *others)]
+    notes = []
+    for label, result in found.items():
+        theirs = [each.get(label) for each in others.values()]
+        beside = ["" if value is None else f"{value:.4g}" for value in theirs]
+        for name, scores in result["scores"].items():
+            alone = len(result["scores"]) == 1
+            title = PAPER_TASKS.get(label, label if alone else f"  {name}")
+            if scores:  # a group may have no score of its own
+                rows.append((title, *_score(scores, result["items"].get(name)), *beside))
+        cut = result.get("truncated_requests", 0)
+        notes.append(
+            f"{label}: scored on the {result['split']} split, examples: {result['examples_from']}"
+            + (f"; {cut:,} of {result['requests']:,} texts cut from the left" if cut else "")
+            + (f"; the first {result['limit']:,} items only" if result["limit"] else "")
+        )
+    kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows[1:])]
+    shown = aligned([tuple(row[place] for place in kept) for row in rows])
+    return "\n".join([*shown, *notes])
+
+
+def _score(scores: Mapping[str, Any], items: int | None) -> tuple[str, ...]:
+    """Metric, value, standard error and number of items."""
+    metric = next((name for name in ("acc_norm", *PERCENT) if name in scores), None)
+    metric = metric or next(iter(scores))
+    percent = metric.partition(",")[0].startswith(PERCENT)
+    value, stderr = (
+        "" if number is None else f"{100 * number:.2f}" if percent else f"{number:.4g}"
+        for number in (scores[metric]["value"], scores[metric]["stderr"])
+    )
+    name = f"{metric} %" if percent else metric
+    return name, value, stderr, "" if items is None else f"{items:,}"

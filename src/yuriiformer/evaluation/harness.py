@@ -20,10 +20,9 @@ from yuriiformer.evaluation.scoring import (
     model_identity,
     score_batches,
 )
-from yuriiformer.evaluation.validation import Tell
-from yuriiformer.model.generate import stream
+from yuriiformer.evaluation.validation import Tell, silent
+from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.model.sampling import Sampling
 
 SEED = 1234  # of sampled text
 NEW_TOKENS = 256  # where a task does not say, as the harness's own models
@@ -44,7 +43,7 @@ class YuriiLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         *,
         batch_tokens: int = BATCH_TOKENS,
         cache: Path | None = None,
-        tell: Tell = lambda done, total: None,
+        tell: Tell = silent,
     ) -> None:
         super().__init__()
         check_ids(model.config.real_vocab, tokenizer)
@@ -74,10 +73,6 @@ class YuriiLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         for piece in rest:
             ids += [self.eot_token_id, *piece.tolist()]
         return ids
-
-    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[Any]:
-        answers: list[Any] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
-        return answers
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[float]:
         windows, owners = [], []

@@ -69,20 +69,6 @@ class _Row:
         return len(self.prefix) + sum(len(tokens) - 1 for _, tokens in self.branches)
 
 
-def log_likelihoods(
-    model: YuriiFormer,
-    pairs: Sequence[Pair],
-    *,
-    batch_tokens: int = BATCH_TOKENS,
-    share: bool = True,
-) -> list[Score]:
-    """The score of each pair."""
-    found: dict[int, Score] = {}
-    for part in score_batches(model, pairs, batch_tokens=batch_tokens, share=share):
-        found.update(part)
-    return [found[number] for number in range(len(pairs))]
-
-
 def score_batches(
     model: YuriiFormer,
     pairs: Sequence[Pair],
@@ -90,7 +76,7 @@ def score_batches(
     batch_tokens: int = BATCH_TOKENS,
     share: bool = True,
 ) -> Iterator[dict[int, Score]]:
-    """The same batch by batch, the longest first, by the pairs' numbers.
+    """The score of each pair by its number, batch by batch, the longest first.
 
     Args:
         batch_tokens: of a batch, padding included; a single row may have more.

@@ -18,7 +18,6 @@ from lm_eval import evaluator
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import (
     ConfigError,
     DataError,
@@ -29,9 +28,6 @@ from yuriiformer.errors import (
 )
 from yuriiformer.evaluation.harness import YuriiLM
 from yuriiformer.evaluation.local_tasks import LAYOUTS, LocalTask, TaskSpec, local_task
-from yuriiformer.evaluation.scoring import BATCH_TOKENS
-from yuriiformer.evaluation.validation import Tell
-from yuriiformer.model.model import YuriiFormer
 
 SEEDS = {  # the harness's own defaults, the paper's among them
     "random_seed": 0,
@@ -43,40 +39,20 @@ SEEDS = {  # the harness's own defaults, the paper's among them
 Result = dict[str, Any]
 
 
-def evaluate_tasks(
-    model: YuriiFormer,
-    tokenizer: Tokenizer,
+def run_tasks(
+    lm: LM,
     tasks: Sequence[TaskSpec],
-    *,
     limit: int | None = None,
     tasks_data: Path | None = None,
-    batch_tokens: int = BATCH_TOKENS,
-    cache: Path | None = None,
     begin: Callable[[TaskSpec], None] = lambda spec: None,
-    tell: Tell = lambda done, total: None,
 ) -> Iterator[tuple[TaskSpec, Result]]:
-    """Each task's result, as soon as it is there.
+    """Each task's result, as soon as it is there, of any model of the harness.
 
     Args:
         limit: only the first so many items of a task.
         tasks_data: a folder of local files; without it the harness loads from the hub.
-        cache: a file of answers; what is in it is not computed again.
         begin: called with each task before its texts are made.
-        tell: called with the number of answered requests of a task.
     """
-    lm = YuriiLM(model, tokenizer, batch_tokens=batch_tokens, cache=cache, tell=tell)
-    yield from run_tasks(lm, tasks, limit=limit, tasks_data=tasks_data, begin=begin)
-
-
-def run_tasks(
-    lm: LM,
-    tasks: Sequence[TaskSpec],
-    *,
-    limit: int | None = None,
-    tasks_data: Path | None = None,
-    begin: Callable[[TaskSpec], None] = lambda spec: None,
-) -> Iterator[tuple[TaskSpec, Result]]:
-    """The same for any model of the harness."""
     if limit is not None:
         whole_number("limit", limit, 1)
     local: dict[TaskSpec, LocalTask] = {}
@@ -90,7 +66,7 @@ def run_tasks(
             raise ConfigError(f"the installed harness has no task {spec.name!r}{hint}")
     for spec in tasks:
         begin(spec)
-        before = (getattr(lm, "requests", 0), getattr(lm, "truncated", 0))
+        before = (lm.requests, lm.truncated) if isinstance(lm, YuriiLM) else (0, 0)
         with _quiet(), _generators_kept(), _offline(active=bool(local)):
             loaded = _load(manager, spec, local.get(spec))
             found = _simple_evaluate(lm, spec, loaded, limit)
@@ -186,14 +162,14 @@ def _number(value: Any) -> float | None:
 def _quiet() -> Iterator[None]:
     """Without progress bars and log messages of the harness and the hub."""
     loggers = [logging.getLogger(name) for name in ("lm_eval", "datasets", "huggingface_hub")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
+    levels = {logger: logger.level for logger in loggers}
+    for logger in levels:
         logger.setLevel(logging.ERROR)
     try:
         with redirect_stderr(io.StringIO()):
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger, level in levels.items():
             logger.setLevel(level)
 
 
@@ -201,15 +177,15 @@ def _quiet() -> Iterator[None]:
 def _without_survey() -> Iterator[None]:
     """The harness would collect versions of git, compilers and drivers: seconds for every task, and
     messages of git outside a repository. No result contains them."""
-    names = [n for n in ("add_env_info", "get_git_commit_hash") if hasattr(evaluator, n)]
-    kept = {name: getattr(evaluator, name) for name in names}
-    for name in names:
+    names = ("add_env_info", "get_git_commit_hash")
+    kept = {name: getattr(evaluator, name) for name in names if hasattr(evaluator, name)}
+    for name in kept:
         setattr(evaluator, name, lambda *_: None)
     try:
         yield
     finally:
-        for name in names:
-            setattr(evaluator, name, kept[name])
+        for name, survey in kept.items():
+            setattr(evaluator, name, survey)
 
 
 @contextmanager
@@ -228,13 +204,11 @@ def _generators_kept() -> Iterator[None]:
 def _offline(*, active: bool) -> Iterator[None]:
     """Make the hub's client work offline."""
     names = ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE") if active else ()
-    before = {name: os.environ.get(name) for name in names}
+    before = {name: os.environ[name] for name in names if name in os.environ}
     os.environ.update(dict.fromkeys(names, "1"))
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in names:
+            del os.environ[name]
+        os.environ.update(before)

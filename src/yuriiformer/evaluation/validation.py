@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from yuriiformer.data.order import exact_windows, validation_starts
+from yuriiformer.data.order import validation_starts
+from yuriiformer.data.records import Split
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
+from yuriiformer.model.device import autocast
 from yuriiformer.model.model import YuriiFormer
 
 Tell = Callable[[int, int], None]  # done, of how many
@@ -31,6 +34,10 @@ BITS_PER_BYTE = (
     "bits per byte: the loss of every token but the first, end-of-text tokens included, over the "
     "UTF-8 bytes of the text, end marks not included"
 )
+
+
+def silent(done: int, total: int) -> None:
+    """Nobody is told how far it is."""
 
 
 @dataclass(frozen=True)
@@ -83,88 +90,73 @@ def total_loss(
     return nats, tokens
 
 
-def validation_loss(
-    model: YuriiFormer,
-    store: TokenStore,
-    sequences: int,
-    *,
-    batch: int = BATCH,
-    tell: Tell = lambda done, total: None,
-) -> Loss:
-    """By the protocol: ``sequences`` blocks of the split, in file order."""
-    context = model.config.context
+@dataclass(frozen=True)
+class Windows:
+    """What a validation reads of its split: sequences as long as the context, and perhaps a shorter
+    one at the end."""
+
+    store: TokenStore
+    context: int
+    starts: NDArray[np.int64]
+    rest: int = 0  # length of the shorter one
+
+    def batches(
+        self, size: int, device: torch.device, rank: int = 0, processes: int = 1
+    ) -> Iterator[Batch]:
+        """One process's share, so many sequences at a time."""
+        own = np.array_split(self.starts, processes)[rank]
+        for first in range(0, len(own), size):
+            part = own[first : first + size]
+            yield load_batch(self.store, "val", part, self.context, device)
+        if self.rest and rank == 0:
+            start = np.array([len(self.store.val) - 1 - self.rest])  # it ends where the split does
+            yield load_batch(self.store, "val", start, self.rest, device)
+
+    def loss(self, model: YuriiFormer, *, batch: int = BATCH, tell: Tell = silent) -> Loss:
+        total = len(self.starts) + (self.rest > 0)
+
+        def batches() -> Iterator[Batch]:
+            done = 0
+            tell(done, total)
+            for each in self.batches(batch, model.token_table.device):
+                yield each
+                done += len(each[0])
+                tell(done, total)
+
+        result = total_loss(model, batches())
+        assert result is not None  # it is never asked to stop
+        return Loss(*result)
+
+
+def load_batch(
+    store: TokenStore, split: Split, starts: NDArray[np.int64], length: int, device: torch.device
+) -> Batch:
+    """The sequences that begin there, on the device."""
+    inputs, targets = (
+        torch.from_numpy(np.ascontiguousarray(part))
+        for part in store.sequences(split, starts, length)
+    )
+    if device.type == "cuda":
+        inputs, targets = inputs.pin_memory(), targets.pin_memory()
+    return inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+
+
+def protocol_windows(store: TokenStore, context: int, sequences: int) -> Windows:
+    """``sequences`` blocks of the split, in file order."""
     if len(store.val) <= context:
         raise DataError(
             f"the validation split of {store.folder} has {len(store.val)} tokens, less than one "
             f"sequence of {context}"
         )
-    starts = validation_starts(len(store.val), context, sequences)
-    return _loss(model, store, _whole_windows(starts, context, batch), len(starts), tell)
+    return Windows(store, context, validation_starts(len(store.val), context, sequences))
 
 
-def exact_loss(
-    model: YuriiFormer,
-    store: TokenStore,
-    *,
-    batch: int = BATCH,
-    tell: Tell = lambda done, total: None,
-) -> Loss:
-    """Over the whole split, every token but the first predicted once."""
-    context = model.config.context
+def exact_windows(store: TokenStore, context: int) -> Windows:
+    """The whole split, without overlap: every token but the first is a target once."""
     if len(store.val) < 2:
         raise DataError(f"the validation split of {store.folder} has no two tokens")
-    starts, last = exact_windows(len(store.val), context)
-    whole = len(starts) if last == context else len(starts) - 1
-
-    def windows() -> Iterator[Windows]:
-        yield from _whole_windows(starts[:whole], context, batch)
-        if whole < len(starts):
-            yield starts[whole:], last
-
-    return _loss(model, store, windows(), len(starts), tell)
-
-
-Windows = tuple[np.typing.NDArray[np.int64], int]  # where they start, and how long they are
-
-
-def _whole_windows(
-    starts: np.typing.NDArray[np.int64], context: int, batch: int
-) -> Iterator[Windows]:
-    for first in range(0, len(starts), batch):
-        yield starts[first : first + batch], context
-
-
-def _loss(
-    model: YuriiFormer, store: TokenStore, windows: Iterator[Windows], total: int, tell: Tell
-) -> Loss:
-    device = model.token_table.device
-
-    def batches() -> Iterator[Batch]:
-        done = 0
-        tell(done, total)
-        for starts, length in windows:
-            inputs, targets = store.sequences("val", starts, length)
-            yield torch.tensor(inputs).to(device), torch.tensor(targets).to(device)
-            done += len(starts)
-            tell(done, total)
-
-    result = total_loss(model, batches())
-    assert result is not None  # it is never asked to stop
-    return Loss(*result)
-
-
-def text_bytes(store: TokenStore) -> int:
-    """UTF-8 bytes of the validation split's text, without its end marks."""
-    tokenizer = store.tokenizer()
-    ends = np.flatnonzero(store.val == tokenizer.end_of_text)
-    count, start = 0, 0
-    for end in [
-        *ends.tolist(),
-        len(store.val),
-    ]:  # by document: no character is cut
-        count += len(tokenizer.decode(store.val[start:end].tolist()).encode())
-        start = end + 1
-    return count
+    whole, rest = divmod(len(store.val) - 1, context)
+    return Windows(store, context, context * np.arange(whole, dtype=np.int64), rest)
 
 
 @contextmanager
@@ -173,18 +165,16 @@ def as_trained(model: YuriiFormer, run: Mapping[str, Any]) -> Iterator[str]:
 
     ``run`` is what stands in a run's ``config.json``.
     """
-    device = model.token_table.device.type
+    device = model.token_table.device
     resolved = run.get("resolved", {})
     machine = run.get("config", {}).get("machine", {})
-    same = resolved.get("device") == device
+    same = resolved.get("device") == device.type
+    low = same and resolved.get("dtype") == "bfloat16"
     stream = model.stream_dtype
-    with ExitStack() as stack:
-        low = same and resolved.get("dtype") == "bfloat16"
-        if low:
-            stack.enter_context(torch.autocast(device, dtype=torch.bfloat16))
-        if same and machine.get("stream_precision") == "bfloat16":
-            model.stream_dtype = torch.bfloat16
-        try:
+    if same and machine.get("stream_precision") == "bfloat16":
+        model.stream_dtype = torch.bfloat16
+    try:
+        with autocast(torch.bfloat16 if low else torch.float32, device):
             yield "bfloat16" if low else "float32"
-        finally:
-            model.stream_dtype = stream
+    finally:
+        model.stream_dtype = stream

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from yuriiformer.huggingface.config import YuriiFormerConfig
 from yuriiformer.huggingface.export import export_model, export_run
-from yuriiformer.huggingface.importing import import_gpt2, import_nanogpt
-from yuriiformer.huggingface.model import YuriiFormerForCausalLM
+from yuriiformer.huggingface.model import YuriiFormerConfig, YuriiFormerForCausalLM
+from yuriiformer.model.foreign import import_gpt2, import_nanogpt
 
 __all__ = [
     "YuriiFormerConfig",

@@ -78,7 +78,12 @@ def find_positions_and_mask(
             positions = torch.arange(length, length + count, device=device)
         return positions, attention_mask[..., :keys], False
     if attention_mask is not None:
-        _check_mask(attention_mask, tokens, length)
+        wanted = (tokens.shape[0], length + count)
+        if tuple(attention_mask.shape) != wanted:
+            raise InputError(
+                f"attention_mask has shape {tuple(attention_mask.shape)}, but with {length} tokens "
+                f"in the cache and {count} new ones it must be {wanted}"
+            )
         attention_mask = attention_mask.to(device).bool()
         if not torch.compiler.is_compiling() and bool(attention_mask.all()):
             attention_mask = None
@@ -96,12 +101,3 @@ def find_positions_and_mask(
     real = torch.nn.functional.pad(attention_mask, (0, room))[:, None]  # (batch, 1, key)
     # Padding sees itself: a row without any key would be NaN.
     return positions, ((seen & real) | (columns == rows))[:, None], False
-
-
-def _check_mask(mask: Tensor, tokens: Tensor, length: int) -> None:
-    wanted = (tokens.shape[0], length + tokens.shape[1])
-    if tuple(mask.shape) != wanted:
-        raise InputError(
-            f"attention_mask has shape {tuple(mask.shape)}, but with {length} tokens in the cache "
-            f"and {tokens.shape[1]} new ones it must be {wanted}"
-        )

@@ -1,4 +1,5 @@
-"""A YuriiFormer as a causal language model of transformers; its tensors are shared, not copied."""
+"""A YuriiFormer as a causal language model of transformers: its configuration, and the model, which
+shares the tensors and does not copy them."""
 
 from __future__ import annotations
 
@@ -7,22 +8,83 @@ from typing import Any, Self
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import Cache, DynamicCache, GenerationMixin, PreTrainedModel
+from transformers import Cache, DynamicCache, GenerationMixin, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.utils import logging
 
-from yuriiformer.errors import InputError, ModelFileError
+from yuriiformer.errors import ConfigError, InputError, ModelFileError
 from yuriiformer.huggingface.cache import block_caches, find_positions_and_mask, number_slots
-from yuriiformer.huggingface.config import YuriiFormerConfig
-from yuriiformer.model.checks import check_tokens
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
 from yuriiformer.model.loss import IGNORE, mean_cross_entropy
-from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.model import YuriiFormer, check_tokens
 from yuriiformer.model.oracles import oracle_pair
 
 logger = logging.get_logger(__name__)
 _Output: Any = CausalLMOutputWithPast
+
+
+class YuriiFormerConfig(PreTrainedConfig):  # type: ignore[no-untyped-call]
+    """`ModelConfig` as plain data, the rule with its full text, under ``yuriiformer``.
+
+    The other fields repeat parts of it under the names that transformers expect. They follow from
+    it: a value that contradicts it is an error.
+    """
+
+    model_type = "yuriiformer"
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
+
+    yuriiformer: dict[str, Any] | None = None
+    vocab_size: int | None = None
+    hidden_size: int | None = None
+    num_hidden_layers: int | None = None
+    num_attention_heads: int | None = None
+    max_position_embeddings: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+
+    def __post_init__(self, **others: Any) -> None:
+        if not isinstance(self.yuriiformer, dict | None):
+            raise ConfigError(f"'yuriiformer' is a table, not {self.yuriiformer!r:.60}")
+        config = ModelConfig.from_dict(self.yuriiformer or {})
+        self.yuriiformer = config.to_dict()
+        for name, value in _shape(config).items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+        self.model_config()
+        super().__post_init__(**others)  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def of(cls, config: ModelConfig, *, end_of_text: int | None = None) -> Self:
+        """The same configuration; ``end_of_text`` begins, ends and pads texts."""
+        ids = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), end_of_text)
+        return cls(yuriiformer=config.to_dict(), **ids)
+
+    def model_config(self) -> ModelConfig:
+        """What a `YuriiFormer` is built from."""
+        config = ModelConfig.from_dict(self.yuriiformer or {})
+        for name, value in _shape(config).items():
+            if getattr(self, name) != value:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r} contradicts the model's configuration, which "
+                    f"says {value}: change it there (under 'yuriiformer'), or leave it out"
+                )
+        return config
+
+
+def _shape(config: ModelConfig) -> dict[str, Any]:
+    """What follows from a configuration, by transformers' names."""
+    return {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.d_model,
+        "num_hidden_layers": config.n_layer,
+        "num_attention_heads": config.n_head,
+        "max_position_embeddings": config.context,
+        "tie_word_embeddings": True,
+    }
 
 
 class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyped-call]
@@ -96,7 +158,8 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         # Not a named argument: the Trainer would take it for a label.
         targets = others.pop("shift_labels", None)
         if targets is None and labels is not None:
-            targets = _shift(labels)
+            # The target of each token is the label of the next one; the last has none.
+            targets = F.pad(labels, (0, 1), value=IGNORE)[:, 1:]
         tokens = _check(input_ids, others)
         tokens, targets = check_tokens(tokens, targets, self.model.config)
         cache = self._cache(past_key_values, use_cache)
@@ -217,11 +280,6 @@ def _check(input_ids: Tensor | None, others: dict[str, Any]) -> Tensor:
     if input_ids is None:
         raise InputError("input_ids are needed: other streams start from the tokens too")
     return input_ids
-
-
-def _shift(labels: Tensor) -> Tensor:
-    """The target of each token is the label of the next one; the last has none."""
-    return F.pad(labels, (0, 1), value=IGNORE)[:, 1:]
 
 
 def _check_positions(positions: Tensor, config: ModelConfig) -> None:

@@ -5,7 +5,7 @@ All are drawn from the plain data that ``lab.json`` holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from yuriiformer.display.figures import (
     INK,
     WIDTH,
     draw_line,
-    label_ends,
     legend,
     look,
+    name_lines,
     new_figure,
     said,
     save_figure,
@@ -57,7 +57,7 @@ def convergence(data: Data) -> Figure:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"$10^{{{y:g}}}$"))
             axes.yaxis.set_major_locator(MaxNLocator(7, integer=True))
         left.set_ylabel("f(X) − min f")
-        _name(figure, right, lines, 2.5)
+        name_lines(figure, right, lines, 2.5, DIRECT)
         return figure
 
 
@@ -65,13 +65,6 @@ def _logs(values: Sequence[float | None]) -> Floats:
     numbers = np.array([np.inf if value is None else value for value in values])
     logs: Floats = np.log10(np.maximum(numbers, 10.0**LOWEST))
     return logs
-
-
-def _name(figure: Figure, axes: Any, lines: Mapping[str, Line2D], height: float) -> None:
-    if len(lines) > DIRECT:
-        legend(figure, lines)
-    else:
-        label_ends(axes, lines, height)
 
 
 def rates(data: Data) -> Figure:
@@ -174,7 +167,7 @@ def energies(data: Data) -> Figure:
         figure = new_figure(WIDTH, 3.1)
         left, right = figure.subplots(1, 2)
         lines = {}
-        low = min(min(_finite(each["value"])) for each in data["rules"])
+        low = min(v for each in data["rules"] for v in each["value"] if v is not None)
         first = data["rules"][0]["value"][0]
         high = first + 1.0 * (first - low)  # as far above the start as the deepest is below it
         for style, each in enumerate(data["rules"]):
@@ -193,10 +186,6 @@ def energies(data: Data) -> Figure:
             x_axis(axes, "blocks")
         legend(figure, lines)
         return figure
-
-
-def _finite(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
 
 
 def trajectories(data: Data) -> Figure:
@@ -245,15 +234,10 @@ def _panels(number: int, height: float, columns: int = COLUMNS) -> tuple[Figure,
 
 def write_lab_figures(data: Data, folder: Path, formats: Sequence[str]) -> list[Path]:
     """All figures of a lab, in each format."""
-    made: dict[str, Callable[[Data], Figure]]
-    if data["problem"] == "quadratic":
-        made = {"convergence": convergence, "rates": rates, "paths": paths}
-        if data["options"]["dim"] == 1:
-            del made["paths"]  # a line
-    else:
-        made = {"energies": energies, "trajectories": trajectories}
-        if data["options"]["dim"] == 1:
-            del made["trajectories"]
+    quadratic = data["problem"] == "quadratic"
+    made = {"convergence": convergence, "rates": rates} if quadratic else {"energies": energies}
+    if data["options"]["dim"] > 1:  # else it is a line
+        made |= {"paths": paths} if quadratic else {"trajectories": trajectories}
     written = []
     for name, draw in made.items():
         figure = draw(data)

@@ -74,16 +74,12 @@ def named_rules(names: Sequence[str]) -> list[Rule]:
 
 def momentum_of(rule: Rule) -> tuple[str, ...]:
     """The coefficients that are momentum by their names and have no value of the rule's own."""
-    return tuple(name for name in _by_name(rule) if name.startswith(("mu", "beta")))
-
-
-def _by_name(rule: Rule) -> list[str]:
-    """Coefficients with the initial value that their name implies."""
-    return [
+    momenta = [name for name in rule.coefficients if name.startswith(("mu", "beta"))]
+    return tuple(
         name
-        for name, spec in rule.coefficients.items()
-        if implied(name) and spec.initial == resolve(name, None).initial
-    ]
+        for name in momenta
+        if implied(name) and rule.coefficients[name].initial == resolve(name, None).initial
+    )
 
 
 def classical(rule: Rule, m: float, L: float) -> tuple[float, float]:

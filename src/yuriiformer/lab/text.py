@@ -72,8 +72,8 @@ def _particles(data: Mapping[str, Any]) -> Content:
     rows = [
         [
             *_name(each),
-            _from_to(each["value"], 1),
-            _from_to(each["log_energy"], 1),
+            _from_to(each["value"]),
+            _from_to(each["log_energy"]),
             f"{each['clusters'][0]} → {each['clusters'][-1]}",
             str(settled(each["clusters"])),
             "; ".join(each["remarks"]),
@@ -109,7 +109,10 @@ def _name(each: Mapping[str, Any]) -> list[str]:
 def short_coefficients(values: Mapping[str, Sequence[float]]) -> str:
     """``μ=β=0.82``: those of one value together; first and last where blocks differ. A γ or δ of 1
     is not shown, nor an index that changes nothing."""
-    texts = {name: _first_last(*ends) for name, ends in values.items()}
+    texts = {
+        name: f"{first:.3g}" if first == last else f"{first:.3g}…{last:.3g}"
+        for name, (first, last) in values.items()
+    }
     shown = {}
     for name, text in texts.items():
         base = name.removesuffix("_half")
@@ -118,15 +121,10 @@ def short_coefficients(values: Mapping[str, Sequence[float]]) -> str:
         same = texts.get(base) == texts.get(f"{base}_half", texts.get(base))
         letter = LETTERS.get(base, base)
         shown[letter if same or base == name else f"{letter}½"] = text
-    ordered = sorted(shown, key=_rank)
     groups: dict[str, list[str]] = {}
-    for letter in ordered:
+    for letter in sorted(shown, key=_rank):
         groups.setdefault(shown[letter], []).append(letter)
     return " ".join(f"{'='.join(group)}={text}" for text, group in groups.items()) or "–"
-
-
-def _first_last(first: float, last: float) -> str:
-    return f"{first:.3g}" if first == last else f"{first:.3g}…{last:.3g}"
 
 
 def _rate(value: float | None) -> str:
@@ -139,13 +137,11 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
 
 
-def _from_to(values: Sequence[float | None], digits: int) -> str:
+def _from_to(values: Sequence[float | None]) -> str:
     ends = (values[0], values[-1])
-    texts = [
-        "–" if end is None else f"{end:.{digits}f}" if abs(end) < 1e6 else f"{end:.1e}"
-        for end in ends
-    ]
-    return " → ".join(texts)
+    return " → ".join(
+        "–" if end is None else f"{end:.1f}" if abs(end) < 1e6 else f"{end:.1e}" for end in ends
+    )
 
 
 def _rank(letter: str) -> int:

@@ -49,11 +49,6 @@ def nesterov_rate(condition: float) -> float:
     return 1 - 1 / math.sqrt(condition)
 
 
-def nesterov_best_rate(condition: float) -> float:
-    """With the best h and mu = beta for quadratics, h = 4 / (3L + m)."""
-    return 1 - 2 / math.sqrt(3 * condition + 1)
-
-
 def polyak_rate(condition: float) -> float:
     """With h = 4 / (√L + √m)² and beta = ((√κ - 1) / (√κ + 1))²."""
     root = math.sqrt(condition)
@@ -61,10 +56,7 @@ def polyak_rate(condition: float) -> float:
 
 
 def affine_map(
-    problem: Problem,
-    rule: Rule,
-    h: float | Tensor,
-    coefficients: Mapping[str, float | Tensor],
+    problem: Problem, rule: Rule, h: float | Tensor, coefficients: Mapping[str, float | Tensor]
 ) -> tuple[Tensor, Tensor] | None:
     """T and b of a block, or None if it is no affine map."""
     T, b, probe, seen = _probe(problem, rule, h, coefficients)
@@ -74,10 +66,7 @@ def affine_map(
 
 
 def _probe(
-    problem: Problem,
-    rule: Rule,
-    h: float | Tensor,
-    coefficients: Mapping[str, float | Tensor],
+    problem: Problem, rule: Rule, h: float | Tensor, coefficients: Mapping[str, float | Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """T and b from the images of zero and a basis; one more point, and its image.
 
@@ -179,11 +168,7 @@ def _around(centre: float, width: float, side: int) -> Floats:
 
 
 def _radii(
-    problem: Problem,
-    rule: Rule,
-    setup: Setting,
-    sizes: Floats,
-    momenta: Mapping[str, Floats],
+    problem: Problem, rule: Rule, setup: Setting, sizes: Floats, momenta: Mapping[str, Floats]
 ) -> Floats:
     def column(values: Floats) -> Tensor:
         return torch.from_numpy(values)[:, None, None, None]

@@ -26,9 +26,6 @@ class Catalog(Mapping[str, Rule]):
             hint = did_you_mean(str(name), self._rules) or "; 'yurii rules' lists all"
             raise UnknownRuleError(f"unknown rule {name!r}{hint}") from None
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._rules
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._rules)
 

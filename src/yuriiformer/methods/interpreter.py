@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from yuriiformer.errors import InputError
+from yuriiformer.methods.parse import ELEMENTWISE
 from yuriiformer.methods.passes import Program, Step
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
@@ -28,17 +29,8 @@ Observer = Callable[[Step, Tensor, Tensor | None], None]
 LAYER_NORM_EPS = 1e-5
 
 _ELEMENTWISE: dict[str, Callable[..., Tensor]] = {
-    "sqrt": torch.sqrt,
-    "square": torch.square,
-    "abs": torch.abs,
-    "sign": torch.sign,
-    "exp": torch.exp,
-    "log": torch.log,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "relu": torch.relu,
-    "maximum": torch.maximum,
-    "minimum": torch.minimum,
+    name: getattr(torch, name)
+    for name in ELEMENTWISE  # torch has them under the same names
 }
 
 
@@ -126,7 +118,7 @@ def run_rule(
     given = {name: _tensor(value) for name, value in (coefficients or {}).items()}
     _same_names(f"rule {rule.name!r}: coefficients", given, tuple(rule.coefficients))
     _same_names(f"rule {rule.name!r}: streams", streams, tuple(rule.streams))
-    norm: Norm = velocity_norm if velocity_norm is not None else _identity
+    norm: Norm = (lambda x: x) if velocity_norm is None else velocity_norm
     oracles: dict[str, Oracle] = {"attn": lambda y, _: attn(y), "mlp": lambda y, _: mlp(y)}
     norms = [norm] * rule.norm_calls
     return run_program(rule.program, streams, oracles, given, norms, observer)
@@ -161,18 +153,9 @@ def apply_rule(
             raise InputError(f"V has shape {tuple(V.shape)}, but X has {tuple(X.shape)}")
         streams["V"] = V
     result = run_rule(
-        rule,
-        streams,
-        attn=attn,
-        mlp=mlp,
-        coefficients=coefficients,
-        velocity_norm=velocity_norm,
+        rule, streams, attn=attn, mlp=mlp, coefficients=coefficients, velocity_norm=velocity_norm
     )
     return result["X"], result.get("V", V)
-
-
-def _identity(x: Tensor) -> Tensor:
-    return x
 
 
 def _same_names(what: str, given: Mapping[str, object], wanted: Sequence[str]) -> None:

@@ -13,16 +13,7 @@ import warnings
 from dataclasses import dataclass
 
 from yuriiformer.errors import RuleError, did_you_mean
-from yuriiformer.methods.tree import (
-    Assign,
-    Binary,
-    Call,
-    Expr,
-    Name,
-    Negate,
-    Number,
-    Place,
-)
+from yuriiformer.methods.tree import Assign, Binary, Call, Expr, Name, Negate, Number, Place
 
 ORACLES = ("attn", "mlp")
 NORMS = ("norm", "unit")  # LN_v, and a LayerNorm without gain
@@ -119,9 +110,9 @@ class _Reader:
             target, value = node.targets[0], self.expression(node.value)
         elif isinstance(node, ast.AugAssign) and type(node.op) in OPERATORS:
             target = node.target
-            left = Name(target.id, place) if isinstance(target, ast.Name) else Number(0.0)
+            left = Name(target.id, place=place) if isinstance(target, ast.Name) else Number(0.0)
             right = self.expression(node.value)
-            value = Binary(OPERATORS[type(node.op)], left, right, place)
+            value = Binary(OPERATORS[type(node.op)], left, right, place=place)
         else:
             kind = type(node).__name__
             raise self.error(f"every line is 'name = arithmetic'; {kind} is not", place)
@@ -130,7 +121,7 @@ class _Reader:
         self.check_name(target.id, place)
         if target.id in ARITY:
             raise self.error(f"'{target.id}' is a function; give the result another name", place)
-        return Assign(target.id, value, place)
+        return Assign(target.id, value, place=place)
 
     def check_name(self, name: str, place: Place) -> None:
         if not name.isascii() or name.startswith("_") or name.endswith("_"):
@@ -149,11 +140,11 @@ class _Reader:
             operand = self.expression(node.operand, depth + 1)
             if isinstance(node.op, ast.UAdd):
                 return operand
-            return Negate(operand, place)
+            return Negate(operand, place=place)
         if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
             left = self.expression(node.left, depth + 1)
             right = self.expression(node.right, depth + 1)
-            return Binary(OPERATORS[type(node.op)], left, right, place)
+            return Binary(OPERATORS[type(node.op)], left, right, place=place)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
             raise self.error("powers are written square(...) and sqrt(...)", place)
         if isinstance(node, ast.Call):
@@ -168,7 +159,7 @@ class _Reader:
         self.check_name(node.id, place)
         if node.id in ARITY:
             raise self.error(f"'{node.id}' is a function: write {node.id}(...)", place)
-        return Name(node.id, place)
+        return Name(node.id, place=place)
 
     def number(self, node: ast.Constant, place: Place) -> Number:
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
@@ -179,7 +170,7 @@ class _Reader:
             value = math.inf
         if not math.isfinite(value):
             raise self.error("this number is too large", place)
-        return Number(value, place)
+        return Number(value, place=place)
 
     def call(self, node: ast.Call, place: Place, depth: int) -> Call:
         if not isinstance(node.func, ast.Name):

@@ -1,4 +1,4 @@
-"""Passes over a rule's assignments: lowering to steps, liveness, segments.
+"""Passes over a rule's assignments: lowering to steps, liveness, segments, lookahead.
 
 A rule is lowered once to a flat list of steps in which every oracle call stands alone:
 
@@ -15,33 +15,25 @@ The interpreter, the key/value cache, FLOP counts, traces and diagrams all read 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from yuriiformer.methods.parse import NORMS, ORACLES
-from yuriiformer.methods.tree import (
-    NOWHERE,
-    Assign,
-    Binary,
-    Call,
-    Expr,
-    Name,
-    Negate,
-    Place,
-    names,
-    walk,
-)
+from yuriiformer.methods.tree import Assign, Binary, Call, Expr, Name, Placed, mapped, names, walk
+
+if TYPE_CHECKING:
+    from yuriiformer.methods.rule import Rule
 
 
 @dataclass(frozen=True)
-class Query:
+class Query(Placed):
     """One oracle call: ``target`` holds the answer, ``call`` counts calls of this oracle from 0."""
 
     target: str
     oracle: str
     argument: Expr
     call: int
-    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def value(self) -> Expr:
@@ -98,23 +90,20 @@ def lower(assigns: Iterable[Assign]) -> tuple[Step, ...]:
     count: Counter[str] = Counter()
 
     def visit(node: Expr) -> Expr:
-        if isinstance(node, Binary):
-            return replace(node, left=visit(node.left), right=visit(node.right))
-        if isinstance(node, Negate):
-            return replace(node, operand=visit(node.operand))
+        node = mapped(node, visit)
         if not isinstance(node, Call):
             return node
-        arguments = tuple(visit(argument) for argument in node.arguments)
         number = count[node.function]
         if node.function in ORACLES:
             count[node.function] += 1
             target = f"{node.function}[{number}]"  # cannot clash: users cannot write such a name
-            steps.append(Query(target, node.function, arguments[0], number, node.place))
-            return Name(target, node.place)
+            (argument,) = node.arguments
+            steps.append(Query(target, node.function, argument, number, place=node.place))
+            return Name(target, place=node.place)
         if node.function in NORMS:
             count[node.function] += 1
-            return replace(node, arguments=arguments, number=number)
-        return replace(node, arguments=arguments)
+            return replace(node, number=number)
+        return node
 
     for assign in assigns:
         steps.append(replace(assign, value=visit(assign.value)))
@@ -178,3 +167,46 @@ def _segments(steps: tuple[Step, ...], outputs: tuple[str, ...]) -> tuple[Segmen
         segments.append(Segment(assigns, query, tuple(sorted(read)), handed_on))
         alive = before
     return tuple(reversed(segments))
+
+
+def structure(rule: Rule) -> tuple[Any, ...]:
+    """What makes a rule, whatever it is called: assignments, starts, coefficients."""
+    return _structure(rule, rule.assigns)
+
+
+def without_lookahead(rule: Rule) -> tuple[Any, ...]:
+    """The structure of the same rule with its oracles asked at X.
+
+    That tells Nesterov's momentum from Polyak's: Nesterov's asks the oracles at X + mu V, Polyak's
+    at X. Without the terms that have a ``mu*`` factor, a rule of the first kind is one of the
+    second.
+    """
+    assigns: list[Assign] = []
+    same: dict[str, Expr] = {}  # locals that are now another name
+    for assign in rule.assigns:
+        value = _reduced(assign.value, same)
+        if assign.target in rule.locals and isinstance(value, Name):
+            same[assign.target] = value
+        else:
+            assigns.append(replace(assign, value=value))
+    return _structure(rule, tuple(assigns))
+
+
+def _structure(rule: Rule, assigns: tuple[Assign, ...]) -> tuple[Any, ...]:
+    used = {name.id for assign in assigns for name in names(assign.value)}
+    coefficients = {name: each for name, each in rule.coefficients.items() if name in used}
+    return assigns, dict(rule.streams), coefficients
+
+
+def _reduced(node: Expr, same: Mapping[str, Expr]) -> Expr:
+    if isinstance(node, Name):
+        return same.get(node.id, node)
+    if isinstance(node, Binary) and node.op in "+-" and _is_lookahead(node.right):
+        return _reduced(node.left, same)
+    return mapped(node, lambda part: _reduced(part, same))
+
+
+def _is_lookahead(node: Expr) -> bool:
+    """``mu * V``, also with an index."""
+    factors = (node.left, node.right) if isinstance(node, Binary) and node.op == "*" else ()
+    return any(isinstance(each, Name) and each.id.startswith("mu") for each in factors)

@@ -5,8 +5,8 @@ Nodes compare by content, not by position: a rule written with other spaces is t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -17,53 +17,51 @@ class Place:
     column: int
 
 
-NOWHERE = Place(0, 0)
+@dataclass(frozen=True)
+class Placed:
+    """What stands in the user's text."""
+
+    place: Place = field(default=Place(0, 0), compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(Placed):
     value: float
-    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Name:
+class Name(Placed):
     id: str
-    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Negate:
+class Negate(Placed):
     operand: Expr
-    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Binary:
+class Binary(Placed):
     op: str  # one of + - * /
     left: Expr
     right: Expr
-    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Placed):
     function: str
     arguments: tuple[Expr, ...]
     number: int = 0  # which call of this function in the block it is, from 0; set by lowering
-    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 
 Expr = Number | Name | Negate | Binary | Call
 
 
 @dataclass(frozen=True)
-class Assign:
+class Assign(Placed):
     """One line of a rule: ``target = value``."""
 
     target: str
     value: Expr
-    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 
 def children(node: Expr) -> tuple[Expr, ...]:
@@ -75,6 +73,17 @@ def children(node: Expr) -> tuple[Expr, ...]:
     if isinstance(node, Call):
         return node.arguments
     return ()
+
+
+def mapped(node: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The same node with each of its direct parts changed, in the order they are evaluated."""
+    if isinstance(node, Binary):
+        return replace(node, left=change(node.left), right=change(node.right))
+    if isinstance(node, Negate):
+        return replace(node, operand=change(node.operand))
+    if isinstance(node, Call):
+        return replace(node, arguments=tuple(change(each) for each in node.arguments))
+    return node
 
 
 def walk(node: Expr) -> Iterator[Expr]:

@@ -7,13 +7,7 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from yuriiformer.errors import RuleError, did_you_mean
-from yuriiformer.methods.coefficients import (
-    Coefficient,
-    Declaration,
-    arithmetic,
-    implied,
-    resolve,
-)
+from yuriiformer.methods.coefficients import Coefficient, Declaration, arithmetic, implied, resolve
 from yuriiformer.methods.parse import NORMS, ORACLES
 from yuriiformer.methods.passes import Query, Step, carried, live, lower
 from yuriiformer.methods.tree import Assign, Call, Expr, Name, Place, children, names
@@ -75,9 +69,7 @@ def _start(stream: str, start: object) -> Start:
 
 
 def find_coefficients(
-    assigns: tuple[Assign, ...],
-    streams: Mapping[str, Start],
-    declared: Mapping[str, Declaration],
+    assigns: tuple[Assign, ...], streams: Mapping[str, Start], declared: Mapping[str, Declaration]
 ) -> Mapping[str, Coefficient]:
     """Every name that is neither stream nor local; without a known prefix it must be declared."""
     written = {assign.target for assign in assigns}

@@ -77,9 +77,10 @@ class ModelConfig:
         if self.d_model % self.n_head:
             near = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
             best = min(near, key=lambda h: abs(h - self.n_head))
+            multiple = self.n_head * max(1, round(self.d_model / self.n_head))
             raise ConfigError(
                 f"d_model={self.d_model} is not divisible by n_head={self.n_head}: "
-                f"take n_head={best}, or d_model={self._multiple()}"
+                f"take n_head={best}, or d_model={multiple}"
             )
         if not isinstance(self.oracles, str):
             raise ConfigError(f"oracles are named by text, not {self.oracles!r:.60}")
@@ -94,9 +95,6 @@ class ModelConfig:
         ):
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name}={getattr(self, name)!r} is not one of {allowed}")
-
-    def _multiple(self) -> int:
-        return self.n_head * max(1, round(self.d_model / self.n_head))
 
     @property
     def d_head(self) -> int:

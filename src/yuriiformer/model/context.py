@@ -85,7 +85,6 @@ class KVCache:
 
     def __init__(self, layers: int, size: int) -> None:
         self.blocks = [BlockTensors(size) for _ in range(layers)]
-        self.size = size
         self.length = 0  # tokens that every slot has seen
 
     @property

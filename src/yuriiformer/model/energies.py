@@ -27,10 +27,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from yuriiformer.errors import InputError, did_you_mean
@@ -95,20 +96,12 @@ def _gelu(x: Tensor) -> Tensor:
     return 0.5 * ((x.square() - 1) * below + x * density) + 0.25
 
 
-def _gelu_tanh(x: Tensor) -> Tensor:
-    """GPT-2's approximation has no closed form. Beyond 8 it is x, or 0, to double precision."""
-    return _with_tails(lambda t: torch.nn.functional.gelu(t, approximate="tanh"), x, 8.0)
-
-
-def _silu(x: Tensor) -> Tensor:
-    """Of x sigmoid(x): a dilogarithm, which torch does not have. Beyond 40 it is x, or 0."""
-    return _with_tails(torch.nn.functional.silu, x, 40.0)
-
-
 ANTIDERIVATIVES: dict[str, Function] = {
     "gelu": _gelu,
-    "gelu-tanh": _gelu_tanh,
-    "silu": _silu,
+    # GPT-2's approximation has no closed form. Beyond 8 it is x, or 0, to double precision.
+    "gelu-tanh": lambda x: _with_tails(partial(F.gelu, approximate="tanh"), x, 8.0),
+    # Of x sigmoid(x): a dilogarithm, which torch does not have. Beyond 40 it is x, or 0.
+    "silu": lambda x: _with_tails(F.silu, x, 40.0),
     "relu": lambda x: 0.5 * x.relu().square(),
     "tanh": lambda x: torch.logaddexp(x, -x) - math.log(2.0),  # log cosh
     "identity": lambda x: 0.5 * x.square(),
@@ -143,6 +136,5 @@ def _integrate(function: Function, x: Tensor) -> Tensor:
 @cache
 def _gauss(n: int) -> tuple[list[float], list[float]]:
     """Nodes and weights on [0, 1]."""
-
     nodes, weights = np.polynomial.legendre.leggauss(n)
     return list((nodes + 1) / 2), list(weights / 2)

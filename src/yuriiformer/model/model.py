@@ -10,19 +10,24 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from yuriiformer.errors import InputError
 from yuriiformer.methods.interpreter import Observer, unit
 from yuriiformer.model.block import Block
-from yuriiformer.model.checks import check_tokens
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import BlockKVCache, Context
-from yuriiformer.model.generate import generate
-from yuriiformer.model.init import initialize
-from yuriiformer.model.layers import Table
-from yuriiformer.model.loss import mean_cross_entropy
+from yuriiformer.model.generate import Sampling, stream
+from yuriiformer.model.loss import IGNORE, mean_cross_entropy
 from yuriiformer.model.oracles import oracle_pair
-from yuriiformer.model.sampling import Sampling
+from yuriiformer.model.parameters import initialize
 
 Watch = Callable[[int, dict[str, Tensor]], Observer]  # (layer, its streams) -> of its steps
+
+
+class Table(nn.Embedding):
+    """An embedding table whose start is drawn by the model, not here."""
+
+    def reset_parameters(self) -> None:
+        """Nothing, as in `Linear`."""
 
 
 class Tables(nn.Module):
@@ -129,43 +134,44 @@ class YuriiFormer(nn.Module):
         Temperature 0 is greedy. A row that has drawn ``end`` is padded with it. For prompts of
         unequal lengths, and for streaming, see `yuriiformer.model.generate.stream`.
         """
+        if not isinstance(tokens, Tensor) or tokens.ndim != 2:
+            shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+            raise InputError(f"tokens to continue are a tensor (batch, token), not {shape}")
         sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
-        return generate(self, tokens, max_new_tokens, sampling, seed=seed, end=end)
+        new = list(stream(self, tokens.tolist(), max_new_tokens, sampling, seed=seed, end=end))
+        columns = [[end if token is None else token for token in column] for column in new]
+        added = torch.tensor(columns, dtype=tokens.dtype, device=tokens.device)
+        return torch.cat([tokens, added.reshape(len(new), len(tokens)).T], dim=1)
 
     def start_streams(self, tokens: Tensor, positions: Tensor) -> dict[str, Tensor]:
         """Every stream before the first block, as the rule says it starts."""
         main = self.starts["X_0"](tokens, positions)
         streams: dict[str, Tensor] = {}
-        for stream, start in self.streams.items():
+        for name, start in self.streams.items():
             if start == "zero":
                 # Not zeros_like: V must require a gradient here as in later blocks, or the first
                 # block would need its own compiled graph.
-                streams[stream] = 0.0 * main
-            elif stream == "X":
-                streams[stream] = main
+                streams[name] = 0.0 * main
+            elif name == "X":
+                streams[name] = main
             elif start == "tied":
-                streams[stream] = main.clone()  # an alias of X would need its own compiled graph
+                streams[name] = main.clone()  # an alias of X would need its own compiled graph
             else:
-                streams[stream] = self.starts[f"{stream}_0"](tokens, positions)
+                streams[name] = self.starts[f"{name}_0"](tokens, positions)
             if start == "normalized":
-                streams[stream] = unit(streams[stream])
+                streams[name] = unit(streams[name])
         return streams
 
     def num_parameters(self, *, velocity_table: bool = False) -> int:
         """Parameters by the paper's convention: no position tables, the tied table once, and
         token tables of other streams (v0) only on request."""
-        count = 0
-        for name, parameter in self.named_parameters():
-            if name.startswith("starts.") and ".positions." in name:
-                continue
-            if (
-                name.startswith("starts.")
-                and not name.startswith("starts.X_0.")
-                and not velocity_table
-            ):
-                continue
-            count += parameter.numel()
-        return count
+
+        def counts(name: str) -> bool:
+            if not name.startswith("starts."):
+                return True
+            return ".tokens." in name and (velocity_table or name.startswith("starts.X_0."))
+
+        return sum(p.numel() for name, p in self.named_parameters() if counts(name))
 
     def dead_parameters(self) -> list[str]:
         """Parameters that can never reach the logits; they are frozen."""
@@ -185,3 +191,51 @@ class YuriiFormer(nn.Module):
         for block in self.blocks:
             block.compile(fullgraph=True, **options)
         return self
+
+
+def check_tokens(
+    tokens: Tensor, targets: Tensor | None, config: ModelConfig
+) -> tuple[Tensor, Tensor | None]:
+    """Token ids (batch, token) and, where given, targets of the same shape, as int64."""
+    tokens = _as_ids("tokens", tokens)
+    if tokens.ndim != 2:
+        shape = tuple(tokens.shape)
+        raise InputError(f"tokens must be (batch, token), not of shape {shape}")
+    if not 1 <= tokens.shape[1] <= config.context:
+        raise InputError(
+            f"{tokens.shape[1]} tokens do not fit: this model takes 1 to {config.context} "
+            "(its context); cut the sequence, or build the model with a larger context"
+        )
+    _check_range("token", tokens, config.vocab_size)
+    if targets is not None:
+        targets = _as_ids("targets", targets)
+        if targets.shape != tokens.shape:
+            shapes = f"{tuple(targets.shape)}, but tokens {tuple(tokens.shape)}"
+            raise InputError(f"targets have shape {shapes}: one target per token")
+        _check_range("target", targets, config.vocab_size, ignored=IGNORE)
+    return tokens, targets
+
+
+def _as_ids(what: str, ids: object) -> Tensor:
+    """Any kind of integers (token files are uint16) as int64."""
+    if not isinstance(ids, Tensor):
+        kind = type(ids).__name__
+        raise InputError(f"{what} must be a tensor, not {kind}: use torch.as_tensor(...)")
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise InputError(f"{what} must be whole numbers, not {ids.dtype}: use {what}.long()")
+    return ids.long()
+
+
+def _check_range(what: str, ids: Tensor, vocab: int, ignored: int | None = None) -> None:
+    # Reading values would stall a GPU and cannot be compiled; there the kernels check. Fake tensors
+    # have no values to read.
+    if torch.compiler.is_compiling() or ids.device.type != "cpu" or type(ids) is not Tensor:
+        return
+    wrong = (ids < 0) | (ids >= vocab)
+    if ignored is not None:
+        wrong &= ids != ignored
+    if bool(wrong.any()):
+        worst = int(ids[wrong][0])
+        raise InputError(
+            f"{what} id {worst} is out of range: this model's vocabulary is 0 to {vocab - 1}"
+        )

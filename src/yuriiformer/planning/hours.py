@@ -13,12 +13,11 @@ import torch
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.costs.flops import ModelWork, model_work, muon_work
-from yuriiformer.costs.parameters import Parameters
-from yuriiformer.costs.traffic import Traffic, traffic
+from yuriiformer.costs.run import Parameters
+from yuriiformer.costs.traffic import traffic
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.planning.devices import Device
-from yuriiformer.planning.measure import Timing
+from yuriiformer.planning.devices import Device, Timing
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Pace:
     device: Device
     dtype: torch.dtype
     gpus: int
-    micro: int
+    micro_batch: int
 
     @property
     def own(self) -> int:
@@ -39,12 +38,17 @@ class Pace:
         return -(-self.config.recipe.sequences // self.gpus)
 
     @property
+    def muon_flops(self) -> float:
+        """Of one step."""
+        recipe = self.config.recipe
+        return muon_work(list(self.parameters.matrices), recipe.muon_steps) * recipe.uses_muon
+
+    @property
     def computed(self) -> float:
         """FLOPs of such a process in the whole run."""
-        recipe, work = self.config.recipe, self.work
-        tokens = self.own * self.config.model.context * recipe.steps
-        muon = muon_work(list(self.parameters.matrices), recipe.muon_steps) * recipe.uses_muon
-        return (work.total.both + work.recomputed) * tokens + muon * recipe.steps / self.gpus
+        steps, work = self.config.recipe.steps, self.work
+        tokens = self.own * self.config.model.context * steps
+        return (work.total.both + work.recomputed) * tokens + self.muon_flops * steps / self.gpus
 
     @property
     def validated(self) -> int:
@@ -59,9 +63,9 @@ class Pace:
 
     def measured(self, timing: Timing) -> tuple[float, float]:
         """The same from a step that was really taken."""
-        a_step = timing.passes * self.own / self.micro + timing.update
+        a_step = timing.passes * self.own / self.micro_batch + timing.update
         forward = self.work.total.forward / (self.work.total.both + self.work.recomputed)
-        validate = timing.passes * forward * self.validated / self.micro
+        validate = timing.passes * forward * self.validated / self.micro_batch
         return self.config.recipe.steps * a_step, validate
 
 
@@ -133,7 +137,7 @@ def hours(pace: Pace, mfu: float, timing: Timing | None, against: Against) -> Ho
     recipe = config.recipe
     others = (pace.gpus - 1) / pace.gpus
     matrices = sum(rows * columns for rows, columns in parameters.matrices)
-    times = recipe.steps * pace.own / pace.micro
+    times = recipe.steps * pace.own / pace.micro_batch
     rule, base, bandwidth = against.rule, against.baseline, pace.device.bandwidth
     more = MoreSeconds(
         as_it_is=times * (rule.other_bytes - base.other_bytes) / bandwidth,
@@ -177,25 +181,22 @@ def beside_baseline(pace: Pace) -> Against:
 def _blocks(pace: Pace, model: ModelConfig, work: ModelWork) -> Blocks:
     low = pace.config.machine.stream_precision == "bfloat16"
     stream = torch.bfloat16 if low else torch.float32
-    moved = traffic(model, pace.micro, pace.dtype, stream)
-    flops = (work.total.both - work.output.both) * pace.micro * model.context
+    moved = traffic(model, pace.micro_batch, pace.dtype, stream)
+    flops = (work.total.both - work.output.both) * pace.micro_batch * model.context
+    bandwidth = pace.device.bandwidth
+    # Products at the peak rate or at the bandwidth, whichever takes longer; the rest at the
+    # bandwidth.
+    products = max(flops / pace.device.rate(pace.dtype), moved.products / bandwidth)
     return Blocks(
         flops=flops,
         products_bytes=moved.products,
         other_bytes=moved.other,
         fused_bytes=moved.fused,
-        eager_seconds=_roofline(moved, moved.other, flops, pace),
-        fused_seconds=_roofline(moved, moved.fused, flops, pace),
+        eager_seconds=products + moved.other / bandwidth,
+        fused_seconds=products + moved.fused / bandwidth,
     )
 
 
 def baseline(model: ModelConfig) -> ModelConfig:
     """The same model of gradient descent."""
     return replace(model, rule=BASELINE)
-
-
-def _roofline(moved: Traffic, other: float, flops: float, pace: Pace) -> float:
-    """Products at the peak rate or at the bandwidth, whichever takes longer; the rest at the
-    bandwidth."""
-    bandwidth = pace.device.bandwidth
-    return max(flops / pace.device.rate(pace.dtype), moved.products / bandwidth) + other / bandwidth

@@ -18,14 +18,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.costs.op_counter import Watcher
-from yuriiformer.costs.parameters import count_parameters
-from yuriiformer.costs.run import stored_bytes
+from yuriiformer.costs.run import count_parameters, stored_bytes
 from yuriiformer.model import loss
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.step import accumulate, build_model
+from yuriiformer.training.step import MicroBatch, accumulate, build_model
 
 CPU = torch.device("cpu")
 
@@ -88,14 +86,6 @@ class StepMemory:
         """At the peak, beside what has a name."""
         named = self.update.weights + self.gradients + self.update.optimizer
         return self.peak - named - (self.passes.kept if self.in_passes else 0.0)
-
-
-def simulate(
-    config: TrainConfig, micro_batch: int, dtype: torch.dtype, *, accumulates: bool
-) -> StepMemory:
-    """One step, layer by layer."""
-    passes = simulate_passes(config, micro_batch, dtype, accumulates=accumulates)
-    return StepMemory(simulate_update(config, dtype), passes)
 
 
 @cache

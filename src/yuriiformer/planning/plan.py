@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
-
 from yuriiformer.config import TrainConfig
-from yuriiformer.costs.flops import ModelWork, model_work, muon_work
-from yuriiformer.costs.parameters import Parameters, count_parameters
+from yuriiformer.costs.flops import model_work
+from yuriiformer.costs.run import count_parameters
 from yuriiformer.data.order import BatchOrder
 from yuriiformer.errors import ConfigError
-from yuriiformer.planning.devices import Device
+from yuriiformer.planning.devices import Device, Timing
 from yuriiformer.planning.hours import (
     Against,
     Hours,
@@ -22,7 +20,6 @@ from yuriiformer.planning.hours import (
     hours,
     validations,
 )
-from yuriiformer.planning.measure import Timing
 from yuriiformer.planning.memory import Estimate, StepMemory
 
 MFU = 0.4  # of the peak rate: an assumption, what well-tuned training of this size reaches
@@ -86,18 +83,11 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """In bytes, FLOPs and seconds."""
+class Plan(Pace):
+    """A run on its devices, and what that comes to in bytes, FLOPs and seconds."""
 
-    config: TrainConfig
-    device: Device
-    dtype: torch.dtype
-    gpus: int
-    micro_batch: int
     epochs: float | None
-    parameters: Parameters
-    extra_parameters: int  # beyond gradient descent
-    work: ModelWork
+    extra_parameters: int  # parameters beyond gradient descent
     memory: StepMemory
     fit: Fit
     time: Hours
@@ -111,12 +101,6 @@ class Plan:
     @property
     def tokens(self) -> int:
         return self.config.tokens_per_step * self.config.recipe.steps
-
-    @property
-    def muon_flops(self) -> float:
-        """Of one step."""
-        recipe = self.config.recipe
-        return muon_work(list(self.parameters.matrices), recipe.muon_steps) * recipe.uses_muon
 
     @property
     def training_flops(self) -> float:
@@ -135,17 +119,19 @@ class Plan:
             "model": _fields(
                 self.config.model, "n_layer n_head d_model context vocab_size oracles"
             ),
-            "run": self._run(),
+            "run": {
+                **_fields(self.config.recipe, "steps sequences"),
+                "tokens_a_step": self.config.tokens_per_step,
+                "recompute": self.config.machine.recompute,
+                **_fields(self, "tokens epochs gpus micro_batch precision"),
+            },
             "device": {
                 **_fields(self.device, "name label memory usable bandwidth float32 bfloat16"),
                 "reserve": {"share": Device.SHARE, "fixed": Device.FIXED},
             },
             "parameters": {
-                **_fields(
-                    self.parameters,
-                    "token_table positions start_tables attention mlp norms coefficients frozen",
-                ),
-                **_fields(self.parameters, "paper all"),
+                **_fields(self.parameters, "token_table positions start_tables attention mlp"),
+                **_fields(self.parameters, "norms coefficients frozen paper all"),
                 "extra": self.extra_parameters,
             },
             "flops": {
@@ -169,16 +155,6 @@ class Plan:
             "time": {**asdict(self.time), "seconds": self.time.seconds},
             "against": asdict(self.against),
             "disk": _fields(self.disk, "checkpoint model kept needed tokens data"),
-        }
-
-    def _run(self) -> dict[str, Any]:
-        recipe = self.config.recipe
-        return {
-            "steps": recipe.steps,
-            "sequences": recipe.sequences,
-            "tokens_a_step": self.config.tokens_per_step,
-            "recompute": self.config.machine.recompute,
-            **_fields(self, "tokens epochs gpus micro_batch precision"),
         }
 
 
@@ -208,15 +184,9 @@ def _plan(config: TrainConfig, where: Circumstances) -> Plan:
     against = beside_baseline(pace)
     model = memory.update.weights + SLACK
     return Plan(
-        config=config,
-        device=where.device,
-        dtype=dtype,
-        gpus=where.gpus,
-        micro_batch=micro,
+        **vars(pace),
         epochs=_epochs(config, where.tokens[0]) if where.tokens else None,
-        parameters=parameters,
         extra_parameters=parameters.all - count_parameters(baseline(config.model)).all,
-        work=work,
         memory=memory,
         fit=_fit(estimate, memory, micro, where.device.usable),
         time=hours(pace, where.mfu, where.timing, against),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from yuriiformer.display.columns import aligned
+from yuriiformer.display.columns import aligned, duration
 from yuriiformer.files import in_bytes
-from yuriiformer.training.display import duration
 
 if TYPE_CHECKING:  # a plan as text needs no torch
     from yuriiformer.costs.flops import Work

@@ -1,19 +1,73 @@
-"""What the cells of the results table say: a number in words, and why there is none."""
+"""A table of results: its columns, rows and cells, and what the cells of arms say."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup
+from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup, short_text
 from yuriiformer.comparison.paper import FOOTNOTE, PaperFigure, figure_of_rule
 from yuriiformer.comparison.statistics import Summary
 from yuriiformer.config import Machine
-from yuriiformer.report.table import NONE, Cell
 
-MINUS = "−"
+NONE = "–"  # a number that does not exist
+
+
+@dataclass(frozen=True)
+class Column:
+    key: str
+    title: str
+    help: str
+    numeric: bool = True
+    lower_is_better: bool | None = None
+    drop: int = 0  # where a terminal is narrow, columns go from the highest number down; 0 stays
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``value`` is what a table is sorted by."""
+
+    text: str
+    value: float | str | None = None
+    bold: bool = False
+    help: str = ""
+
+    @property
+    def empty(self) -> bool:
+        return self.text in ("", NONE)
+
+
+@dataclass(frozen=True)
+class Row:
+    arm_slug: str
+    cells: dict[str, Cell]
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    footnotes: tuple[str, ...] = ()
+
+    def to_payload(self) -> dict[str, Any]:
+        """As plain data for a page."""
+        names = ("key", "title", "help", "numeric", "lower_is_better")
+        columns = [{name: getattr(each, name) for name in names} for each in self.columns]
+        rows = []
+        for row in self.rows:
+            cells = {key: _plain(cell) for key, cell in row.cells.items()}
+            rows.append({"arm": row.arm_slug or None, "cells": cells})
+        return {"columns": columns, "rows": rows}
+
+
+def _plain(cell: Cell) -> dict[str, Any]:
+    """Without ``bold`` and ``help`` where there is none."""
+    content = vars(cell).items()
+    return {name: value for name, value in content if value or name in ("text", "value")}
+
+
 MakeCell = Callable[[Comparison, Outcome], Cell]
 
 
@@ -25,11 +79,9 @@ def lowest(outcomes: Sequence[Outcome], metric: str) -> set[str]:
     if len(outcomes) < 2:
         return found
     for standard in (True, False):
-        texts = {}
-        for each in outcomes:
-            mean = getattr(each, metric).mean
-            if each.arm.standard == standard and mean is not None and not each.arm.broken:
-                texts[each.arm.slug] = f"{mean:.3f}"
+        sound = [each for each in outcomes if each.arm.standard == standard and not each.arm.broken]
+        means = {each.arm.slug: getattr(each, metric).mean for each in sound}
+        texts = {slug: f"{mean:.3f}" for slug, mean in means.items() if mean is not None}
         least = min(texts.values(), key=float, default="")
         found |= {slug for slug, text in texts.items() if text == least}
     return found
@@ -57,7 +109,7 @@ def _small(value: float) -> str:
 
 def signed(value: float) -> str:
     """With its sign, to three decimals."""
-    text = f"{value:+.3f}".replace("-", MINUS)
+    text = f"{value:+.3f}".replace("-", "−")
     return "0.000" if text[1:] == "0.000" else text
 
 
@@ -79,21 +131,30 @@ def beside_baseline(text: str, make: Callable[[Outcome], Cell]) -> MakeCell:
     return cell
 
 
+def interval_text(mean: float | None, low: float | None, high: float | None) -> str:
+    """A difference and its interval, as far as there are any."""
+    if mean is None:
+        return NONE
+    interval = "" if low is None or high is None else f" [{signed(low)}, {signed(high)}]"
+    return signed(mean) + interval
+
+
 def difference(each: Outcome) -> Cell:
     found = each.difference
     if found.mean is None:
         return Cell(NONE, help="No seed has finished in both arms.")
-    text, said = signed(found.mean), "One common seed: no interval."
-    if found.low is not None and found.high is not None:
-        text += f" [{signed(found.low)}, {signed(found.high)}]"
-        said = f"Over {found.n} common seeds."
-    return Cell(text, found.mean, help=said)
+    one = found.low is None
+    said = "One common seed: no interval." if one else f"Over {found.n} common seeds."
+    return Cell(interval_text(found.mean, found.low, found.high), found.mean, help=said)
+
+
+def p_cell(p: float | None, help_text: str = "") -> Cell:
+    return number(p, "<0.001" if p is not None and p < 0.0005 else "{:.3f}", help_text)
 
 
 def p_value(each: Outcome) -> Cell:
-    p, alone = each.difference.p_holm, each.difference.p
-    said = "" if alone is None else f"Uncorrected p = {alone:.2g}."
-    return number(p, "<0.001" if p is not None and p < 0.0005 else "{:.3f}", said)
+    alone = each.difference.p
+    return p_cell(each.difference.p_holm, "" if alone is None else f"Uncorrected p = {alone:.2g}.")
 
 
 def detectable(each: Outcome) -> Cell:
@@ -125,13 +186,9 @@ def calls(comparison: Comparison, each: Outcome) -> Cell:
 
 def differs(comparison: Comparison, each: Outcome) -> Cell:
     items = each.arm.differs.items()
-    own = ", ".join(f"{name}={_show(value)}" for name, (_, value) in items)
-    before = ", ".join(f"{name}={_show(value)}" for name, (value, _) in items)
+    own = ", ".join(f"{name}={short_text(value)}" for name, (_, value) in items)
+    before = ", ".join(f"{name}={short_text(value)}" for name, (value, _) in items)
     return Cell(own or NONE, own or None, help=before and f"Baseline: {before}.")
-
-
-def _show(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def whole(value: float | None) -> str:
@@ -139,8 +196,7 @@ def whole(value: float | None) -> str:
 
 
 def flops(comparison: Comparison, each: Outcome) -> Cell:
-    found = each.flops_a_token
-    return number(found, "{:.3g}", whole(found))
+    return number(each.flops_a_token, "{:.3g}", whole(each.flops_a_token))
 
 
 def size(value: float | None) -> Cell:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,7 +16,7 @@ from yuriiformer.runs.run import Run
 
 Axis = Literal["step", "tokens", "flops", "time"]
 TRAIN_SIGMA = 50 / 10_000  # of the steps
-VAL_SIGMA = {"openwebtext": 200 / 30_000}  # by the beginning of the preset's name, else none
+VAL_SIGMA = 200 / 30_000  # of OpenWebText; else none
 
 
 def mean_curve(curves: Sequence[tuple[Any, Any]]) -> tuple[NDArray[np.int64], Floats]:
@@ -66,17 +65,14 @@ def difference_curve(arm: Arm, baseline: Arm) -> DifferenceCurve:
     values[~np.isfinite(values)] = np.nan
     differences = values[0::2] - values[1::2]
     found = [summary(column) for column in differences.T.tolist()] if pairs else []
-    numbers = [[_or_nan(each.mean), _or_nan(each.low), _or_nan(each.high)] for each in found]
-    mean, low, high = np.array(numbers, dtype=np.float64).reshape(-1, 3).T
+    numbers = [[each.mean, each.low, each.high] for each in found]
+    mean, low, high = np.array(numbers, dtype=np.float64).reshape(-1, 3).T  # None becomes NaN
     return DifferenceCurve(steps, mean, low, high, len(pairs))
 
 
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def shared_styles(comparisons: Sequence[Comparison]) -> dict[str, int]:
-    """One look for each arm in all of several comparisons."""
+def styles(*comparisons: Comparison) -> dict[str, int]:
+    """The look of each arm's line (see `palette`), the same in all comparisons: 0 is the baseline,
+    others follow in order."""
     base = comparisons[0].baseline.slug
     others = dict.fromkeys(arm.slug for each in comparisons for arm in each.arms)
     others.pop(base, None)
@@ -90,9 +86,7 @@ def smoothed_curves(
     beginning, if they have not come so far."""
     sigma = TRAIN_SIGMA
     if kind == "val":
-        preset = comparison.preset or ""
-        fitting = [part for name, part in VAL_SIGMA.items() if preset.startswith(name)]
-        sigma = fitting[0] if fitting else 0.0
+        sigma = VAL_SIGMA if (comparison.preset or "").startswith("openwebtext") else 0.0
     curves = []
     for run in runs:
         own = run.curves

@@ -8,9 +8,9 @@ from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import paper_downstream, task_references
 from yuriiformer.comparison.statistics import summary
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
-from yuriiformer.report.table import NONE, Cell, Column, ResultTable, Row
+from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row
 from yuriiformer.report.tables_latex import escape
-from yuriiformer.runs.scores import TaskScore
+from yuriiformer.runs.run import TaskScore
 
 Scores = dict[str, dict[str, list[TaskScore]]]  # by arm, by task, over seeds
 TITLE = "Downstream tasks"
@@ -25,7 +25,9 @@ def downstream_table(comparison: Comparison) -> ResultTable | None:
     columns = [Column("arm", "Arm", "What is compared.", numeric=False)]
     for task in tasks:
         title = PAPER_TASKS.get(task, task)
-        columns.append(Column(task, title, _help(task, scores), lower_is_better=False))
+        every = [each for mine in scores.values() for each in mine.get(task, [])]
+        metrics = ", ".join(sorted({each.metric for each in every}))
+        columns.append(Column(task, title, f"{task}: {metrics} in %.", lower_is_better=False))
     bold = {task: _top_two(scores, task) for task in tasks}
     rows = [
         Row(each.arm.slug, _cells(comparison, each, scores[each.arm.slug], tasks, bold))
@@ -54,11 +56,6 @@ def _tasks(scores: Scores) -> list[str]:
     """The paper's first, in its order."""
     found = dict.fromkeys(task for mine in scores.values() for task in mine)
     return [task for task in dict.fromkeys([*PAPER_TASKS, *found]) if task in found]
-
-
-def _help(task: str, scores: Scores) -> str:
-    metrics = sorted({each.metric for mine in scores.values() for each in mine.get(task, [])})
-    return f"{task}: {', '.join(metrics)} in %."
 
 
 def _mean(scores: Sequence[TaskScore]) -> float:
@@ -94,29 +91,25 @@ def _cells(
         if task not in mine:
             cells[task] = Cell(NONE)
             continue
-        text = f"{_mean(mine[task]):.1f}{_error(mine[task])}"
+        error, said = _error(mine[task])
+        text = f"{_mean(mine[task]):.1f}{error}"
         whole = all(each.limit is None for each in mine[task])
         known = (paper or {}).get(task) if whole else None
         text += "" if known is None else f" (paper {known:.1f})"
-        cells[task] = Cell(text, _mean(mine[task]), each.arm.slug in bold[task], _said(mine[task]))
+        cells[task] = Cell(text, _mean(mine[task]), each.arm.slug in bold[task], said)
     return cells
 
 
-def _error(scores: Sequence[TaskScore]) -> str:
-    """The harness's standard error of one run, or half the interval over seeds."""
-    if len(scores) == 1:
-        stderr = scores[0].stderr
-        return "" if stderr is None else f" ± {100 * stderr:.1f}"
-    found = summary([100 * each.value for each in scores])
-    half = 0.0 if found.low is None or found.high is None else (found.high - found.low) / 2
-    return f" ± {half:.1f}"
-
-
-def _said(scores: Sequence[TaskScore]) -> str:
+def _error(scores: Sequence[TaskScore]) -> tuple[str, str]:
+    """Half the interval over seeds, or the harness's standard error of one run; and which it is."""
     if len(scores) > 1:
-        return f"Mean of {len(scores)} seeds ± half its 95 % interval."
-    limit = "" if scores[0].limit is None else f", {scores[0].items} items only"
-    return f"One run ± the harness's standard error; {scores[0].checkpoint} checkpoint{limit}."
+        found = summary([100 * each.value for each in scores])
+        half = ((found.high or 0.0) - (found.low or 0.0)) / 2
+        return f" ± {half:.1f}", f"Mean of {len(scores)} seeds ± half its 95 % interval."
+    [one] = scores
+    limit = "" if one.limit is None else f", {one.items} items only"
+    said = f"One run ± the harness's standard error; {one.checkpoint} checkpoint{limit}."
+    return "" if one.stderr is None else f" ± {100 * one.stderr:.1f}", said
 
 
 def _notes(scores: Scores) -> list[str]:

@@ -6,7 +6,8 @@ the run. Lines are means over seeds, faint bands reach from the lowest seed to t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +35,17 @@ from yuriiformer.display.figures import (
     save_figure,
     x_axis,
 )
-from yuriiformer.methods.lookahead import structure, without_lookahead
+from yuriiformer.methods.passes import structure, without_lookahead
 from yuriiformer.report.curves import (
     Axis,
     across_axis,
     difference_curve,
     drawn_runs,
-    shared_styles,
     smoothed_curves,
+    styles,
     time_unit,
 )
 from yuriiformer.report.figures_coefficients import coefficient_paths, coefficients_over_depth
-from yuriiformer.report.results import TITLES, styles
 
 CUT = 0.1  # of the steps: what is left out at the left
 LATE = 1 / 3  # of the steps: from where Nesterov and Polyak are compared
@@ -63,8 +63,7 @@ def loss_curves(comparison: Comparison, x: Axis = "step") -> Figure:
         unit = time_unit(comparison) if x == "time" else (1.0, "")
         for arm in comparison.arms:
             for axes, kind in ((left, "train"), (right, "val")):
-                line = _arm_line(axes, comparison, arm, kind, style[arm.slug], x, unit[0])
-                if line is not None:
+                if line := _arm_line(axes, comparison, arm, style[arm.slug], kind, x, unit[0]):
                     lines[arm.label] = line  # the right one, where there are both
         for axes, title in ((left, "Training loss"), (right, "Validation loss")):
             axes.set_title(title)
@@ -80,11 +79,18 @@ def loss_curves(comparison: Comparison, x: Axis = "step") -> Figure:
 
 
 def _arm_line(
-    axes: Any, comparison: Comparison, arm: Arm, kind: str, style: int, x: Axis, unit: float
+    axes: Any,
+    comparison: Comparison,
+    arm: Arm,
+    style: int,
+    kind: str = "val",
+    x: Axis = "step",
+    unit: float = 1.0,
+    cut: float = CUT,
 ) -> Line2D | None:
     """An arm's mean over seeds with its band."""
     runs = drawn_runs(arm)
-    steps, values = smoothed_curves(comparison, runs, kind, CUT)
+    steps, values = smoothed_curves(comparison, runs, kind, cut)
     across = across_axis(runs, steps, x) if len(steps) else None
     if across is None:
         return None
@@ -103,8 +109,7 @@ def difference(comparison: Comparison) -> Figure:
         for arm in comparison.arms:
             if arm.slug == comparison.baseline.slug:
                 continue
-            line = _difference_line(axes, arm, comparison.baseline, style[arm.slug], CUT)
-            if line is not None:
+            if line := _difference_line(axes, arm, comparison.baseline, style[arm.slug], CUT):
                 lines[arm.label] = line
         if not lines:
             return nothing("No difference to show: no two arms have validations of one seed.")
@@ -158,7 +163,7 @@ def ranking(comparison: Comparison) -> Figure:
         notes = ["mean, 95 % interval and seeds" if several else "one seed"]
         if len({each.arm.standard for each in ranked}) > 1:
             notes.append("hollow: blocks of other than 1 attention + 1 MLP call")
-        metric = TITLES[comparison.metric]
+        metric = comparison.metric.capitalize()
         axes.set_xlabel(f"{metric} validation loss, nats per token\n({'; '.join(notes)})")
         return figure
 
@@ -194,13 +199,8 @@ def nesterov_polyak(comparison: Comparison) -> Figure:
         for column, pair in enumerate(pairs):
             top, below = grid[:, column]
             for arm in pair:
-                runs = drawn_runs(arm)
-                steps, values = smoothed_curves(comparison, runs, "val", LATE)
-                look_of = style[arm.slug]
-                if len(steps):
-                    if len(runs) > 1:
-                        draw_band(top, steps, values.min(axis=0), values.max(axis=0), look_of)
-                    lines[arm.label] = draw_line(top, steps, values.mean(axis=0), look_of)
+                if line := _arm_line(top, comparison, arm, style[arm.slug], cut=LATE):
+                    lines[arm.label] = line
             _difference_line(below, pair[0], pair[1], style[pair[0].slug], LATE)
             below.axhline(0, color=INK, lw=1.0)
             x_axis(below, AXES["step"])
@@ -217,12 +217,11 @@ def sizes(comparisons: Sequence[Comparison]) -> Figure:
     with look():
         figure = new_figure(WIDTH, 2.7)
         row = figure.subplots(1, len(comparisons), squeeze=False)[0]
-        style = shared_styles(comparisons)
+        style = styles(*comparisons)
         lines: dict[str, Line2D] = {}
         for axes, comparison in zip(row, comparisons, strict=True):
             for arm in comparison.arms:
-                line = _arm_line(axes, comparison, arm, "val", style[arm.slug], "step", 1.0)
-                if line is not None:
+                if line := _arm_line(axes, comparison, arm, style[arm.slug]):
                     lines.setdefault(arm.label, line)
             axes.set_title(said(comparison.name))
             x_axis(axes, AXES["step"])
@@ -234,37 +233,31 @@ def sizes(comparisons: Sequence[Comparison]) -> Figure:
 
 
 def write_figures(
-    comparisons: Sequence[Comparison],
-    folder: Path,
-    formats: Sequence[str] = ("png", "svg", "pdf"),
+    comparisons: Sequence[Comparison], folder: Path, formats: Sequence[str] = ("png", "svg", "pdf")
 ) -> list[Path]:
     """All figures that have something to show; those of several comparisons bear their names."""
-    written = []
-    for comparison in comparisons:
-        prefix = f"{folder_name(comparison.name)}-" if len(comparisons) > 1 else ""
-        for name, figure in _all_of(comparison):
-            written += _write(figure, folder, prefix + name, formats)
-    if len(comparisons) > 1:
-        written += _write(sizes(comparisons), folder, "sizes", formats)
-    return written
-
-
-def _all_of(comparison: Comparison) -> list[tuple[str, Figure]]:
-    found = [("loss-curves", loss_curves(comparison))]
-    for x in OTHER_AXES:
-        found.append((f"loss-curves-{x}", loss_curves(comparison, x)))
-    found += [
-        ("difference", difference(comparison)),
-        ("ranking", ranking(comparison)),
-        ("nesterov-polyak", nesterov_polyak(comparison)),
-        ("coefficients", coefficients_over_depth(comparison)),
-    ]
-    found += [(f"coefficients-{arm.slug}", coefficient_paths(arm)) for arm in comparison.arms]
-    return found
-
-
-def _write(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
-    if is_empty(figure):
-        return []
+    several = len(comparisons) > 1
+    figures = (
+        (f"{folder_name(comparison.name)}-{name}" if several else name, figure)
+        for comparison in comparisons
+        for name, figure in _all_of(comparison)
+    )
     folder.mkdir(parents=True, exist_ok=True)
-    return [save_figure(figure, folder / f"{name}.{kind}", dpi=200) for kind in formats]
+    return [
+        save_figure(figure, folder / f"{name}.{kind}", dpi=200)
+        for name, figure in chain(figures, [("sizes", sizes(comparisons))] if several else [])
+        for kind in formats
+        if not is_empty(figure)
+    ]
+
+
+def _all_of(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
+    yield "loss-curves", loss_curves(comparison)
+    for x in OTHER_AXES:
+        yield f"loss-curves-{x}", loss_curves(comparison, x)
+    yield "difference", difference(comparison)
+    yield "ranking", ranking(comparison)
+    yield "nesterov-polyak", nesterov_polyak(comparison)
+    yield "coefficients", coefficients_over_depth(comparison)
+    for arm in comparison.arms:
+        yield f"coefficients-{arm.slug}", coefficient_paths(arm)

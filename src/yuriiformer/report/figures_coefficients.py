@@ -26,9 +26,7 @@ from yuriiformer.display.figures import (
     x_axis,
 )
 from yuriiformer.methods.drawing.equations import coefficient_symbol
-from yuriiformer.report.curves import drawn_runs
-from yuriiformer.report.results import styles
-from yuriiformer.runs.run import Run
+from yuriiformer.report.curves import drawn_runs, styles
 
 COLUMNS = 3  # panels beside each other
 
@@ -78,13 +76,16 @@ def coefficient_paths(arm: Arm) -> Figure:
     run = next((run for run in arm.runs if run.curves.coefficients), None)
     if run is None:
         return nothing(f"{said(arm.label)} has no coefficients.")
-    steps, paths = path_of(run)
+    records = run.curves.coefficients
+    steps = [step for step, _ in records]
+    names = [name for name in records[0][1] if "." not in name]
+    paths = {name: np.array([record[name] for _, record in records]) for name in names}
     depth = max(values.shape[1] for values in paths.values())
     # Without the lightest end, which is hard to see on white.
     colours = ListedColormap(mpl.colormaps["viridis"](np.linspace(0, 0.9, 256)))
     norm = Normalize(0, max(1, depth - 1))
     with look():
-        figure, panels = _panels(list(paths))
+        figure, panels = _panels(names)
         for values, axes in zip(paths.values(), panels, strict=False):
             for layer in range(values.shape[1]):
                 axes.plot(steps, values[:, layer], color=colours(norm(layer)), lw=1.0)
@@ -95,14 +96,6 @@ def coefficient_paths(arm: Arm) -> Figure:
         bar.update_ticks()
         figure.suptitle(said(arm.label) + f", seed {run.seed}", fontsize=9)
         return figure
-
-
-def path_of(run: Run) -> tuple[Floats, dict[str, Floats]]:
-    """Steps, and of each coefficient a table of steps by layers."""
-    records = run.curves.coefficients
-    names = [name for name in records[0][1] if "." not in name]
-    steps = np.array([step for step, _ in records], dtype=np.float64)
-    return steps, {name: np.array([record[name] for _, record in records]) for name in names}
 
 
 def _panels(names: Sequence[str]) -> tuple[Figure, list[Any]]:

@@ -1,10 +1,14 @@
-"""The result in a few sentences."""
+"""The result in words: a few sentences, and a study's verdicts as sentence, lines and table."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
+from yuriiformer.comparison.hypotheses import Verdict, Word
 from yuriiformer.comparison.outcomes import Comparison, Outcome
+from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row, interval_text, p_cell
 
 SIGNIFICANT = 0.05
 
@@ -13,8 +17,7 @@ def headline(comparison: Comparison) -> list[str]:
     """One to four sentences; a claim needs enough seeds."""
     ranked = comparison.ranked()
     if not ranked:
-        finished = any(run.finished for arm in comparison.arms for run in arm.runs)
-        if finished:
+        if any(run.finished for arm in comparison.arms for run in arm.runs):
             return ["No finished run has a validation loss at its end: nothing can be compared."]
         return ["No run has finished yet: curves are shown as far as they go."]
     base = comparison.baseline
@@ -26,10 +29,9 @@ def headline(comparison: Comparison) -> list[str]:
     if broken:
         what = "nothing is claimed of their means over the others"
         said.append(f"{_names(broken)} failed or diverged with some seeds; {what}.")
-    ranked = sound
-    others = [each for each in ranked if each.arm.slug != base.slug]
-    if others and comparison.baseline_finished:
-        known = len(others) == 1 and ranked[0] is others[0]  # then the first sentence is enough
+    others = [each for each in sound if each.arm.slug != base.slug]
+    if others and any(run.finished for run in base.runs):
+        known = len(others) == 1 and sound[0] is others[0]  # then the first sentence is enough
         apart = "" if known and _clear(others[0]) else _told_apart(others, base.label)
         said += [text for text in (apart, _speed(others)) if text]
     unfinished = [run for arm in comparison.arms for run in arm.runs if not run.finished]
@@ -49,22 +51,14 @@ def _first(best: Outcome, comparison: Comparison) -> str:
         return f"{text}." if alone else f"{text}; no other arm ends below it."
     if difference.mean is None:
         return f"{text}."
-    text += f", {_gap(difference.mean)} {comparison.baseline.label}"
-    if difference.p is None:
+    where = "below" if difference.mean < 0 else "above"
+    gap = f"{abs(difference.mean):.3f} {where}" if difference.mean else "the same as"
+    text += f", {gap} {comparison.baseline.label}"
+    if difference.p_holm is None:
         return f"{text} (one seed: no interval exists, and chance is not excluded)."
-    interval = f"95 % interval {_signed(difference.low)} to {_signed(difference.high)}"
-    p = difference.p_holm if difference.p_holm is not None else difference.p
-    return f"{text} ({interval}, {p_text(p)} after Holm's correction, {difference.n} seeds)."
-
-
-def _gap(mean: float) -> str:
-    if mean == 0:
-        return "the same as"
-    return f"{abs(mean):.3f} {'below' if mean < 0 else 'above'}"
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.3f}".replace("-", "−")
+    interval = f"{difference.low:+.3f} to {difference.high:+.3f}".replace("-", "−")
+    p = p_text(difference.p_holm)
+    return f"{text} (95 % interval {interval}, {p} after Holm's correction, {difference.n} seeds)."
 
 
 def p_text(p: float) -> str:
@@ -76,14 +70,16 @@ def _told_apart(others: Sequence[Outcome], base: str) -> str:
     tested = [each for each in others if each.difference.p_holm is not None]
     if not tested:
         return ""
-    lower: list[Outcome] = []
-    higher: list[Outcome] = []
+    groups: dict[str, list[Outcome]] = {"below": [], "above": []}
     unclear: list[Outcome] = []
     for each in tested:
-        group = lower if (each.difference.mean or 0.0) < 0 else higher
-        (group if _clear(each) else unclear).append(each)
-    groups = [(lower, "below"), (higher, "above")]
-    parts = [f"{_names(group)} {_end(group)} {where} {base}" for group, where in groups if group]
+        where = "below" if (each.difference.mean or 0.0) < 0 else "above"
+        (groups[where] if _clear(each) else unclear).append(each)
+    parts = [
+        f"{_names(group)} {'ends' if len(group) == 1 else 'end'} {where} {base}"
+        for where, group in groups.items()
+        if group
+    ]
     text = "; ".join(parts) + " by more than chance explains (5 % level)." if parts else ""
     if unclear:
         least = max(each.difference.detectable or 0.0 for each in unclear)
@@ -108,10 +104,6 @@ def _names(group: Sequence[Outcome]) -> str:
     return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
 
 
-def _end(group: Sequence[Outcome]) -> str:
-    return "ends" if len(group) == 1 else "end"
-
-
 def _speed(others: Sequence[Outcome]) -> str:
     """The arm that reaches the baseline's best loss first."""
     sure = [each for each in others if each.speedup_steps.reached == each.speedup_steps.n]
@@ -125,3 +117,77 @@ def _speed(others: Sequence[Outcome]) -> str:
         f"{best.arm.label} reaches the baseline's best loss in {100 / ratio:.0f} % of the "
         "baseline's steps."
     )
+
+
+HYPOTHESES = "Hypotheses"  # the title of their table
+LATE = "late"
+HELP = """
+claim | Claim | What was expected, written before the runs unless marked late.
+verdict | Verdict | Supported, contradicted or undecided, at the 5 % level.
+difference | Difference | First arm minus second, by seed: mean and 95 % interval, not corrected.
+p | p (Holm) | Of the claim, corrected within its family; for 'equal', the larger one-sided p.
+smallest | Of interest | The smallest difference of interest, in nats per token.
+arms | Arms | Which arms are compared.
+family | Family | The group of claims that p is corrected for.
+why | Remark | Why it is not decided, or how it is contradicted.
+"""
+COLUMNS = tuple(
+    Column(key, title, words, numeric=key in ("difference", "p", "smallest"))
+    for key, title, words in (line.split(" | ") for line in HELP.strip().splitlines())
+)
+
+
+def hypothesis_table(comparison: Comparison) -> ResultTable | None:
+    """One row for each hypothesis of the study, in its order."""
+    if not comparison.verdicts:
+        return None
+    rows = tuple(Row("", _cells(each)) for each in comparison.verdicts)
+    late = [LATE_NOTE] if any(each.late for each in comparison.verdicts) else []
+    return ResultTable(COLUMNS, rows, tuple(late))
+
+
+LATE_NOTE = (
+    f"({LATE}): the hypothesis was written after the first run had finished, so it may have been "
+    "chosen to fit."
+)
+
+
+def _cells(each: Verdict) -> dict[str, Cell]:
+    asked = each.hypothesis
+    claim = asked.claim + (f" ({LATE})" if each.late else "")
+    words = {"lower": "<", "higher": ">", "equal": "="}[asked.direction]
+    difference = interval_text(each.difference, *each.interval)
+    return {
+        "claim": Cell(claim, claim, help=LATE_NOTE if each.late else ""),
+        "verdict": Cell(each.verdict, each.verdict, bold=each.verdict != "undecided"),
+        "difference": Cell(difference, each.difference, help=f"{each.n} common seeds."),
+        "p": p_cell(each.p),
+        "smallest": Cell(f"{asked.difference:g}", asked.difference),
+        "arms": Cell(f"{asked.arm} {words} {asked.against}", asked.arm),
+        "family": Cell(asked.family, asked.family),
+        "why": Cell(each.reason or NONE, each.reason or None),
+    }
+
+
+def hypothesis_lines(comparison: Comparison) -> list[str]:
+    """For a terminal, a line each."""
+    lines = []
+    for each in comparison.verdicts:
+        late = f" ({LATE})" if each.late else ""
+        p = "" if each.p is None else f", {p_text(each.p)}"
+        why = f" ({each.reason})" if each.reason else ""
+        claim = f"{each.verdict:<12}  {each.hypothesis.claim}{late}"
+        lines.append(f"{claim}: {interval_text(each.difference, *each.interval)}{p}{why}")
+    return lines
+
+
+def hypothesis_sentence(comparison: Comparison) -> str:
+    """How many of each verdict."""
+    if not comparison.verdicts:
+        return ""
+    counts = Counter(each.verdict for each in comparison.verdicts)
+    words = [f"{counts[word]} {word}" for word in get_args(Word) if counts[word]]
+    late = sum(each.late for each in comparison.verdicts)
+    tail = f"; {late} came late" if late else ""
+    many = len(comparison.verdicts)
+    return f"Of {many} hypothes{'es' if many > 1 else 'is'}: {', '.join(words)}{tail}."

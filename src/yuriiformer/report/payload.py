@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,16 @@ from yuriiformer.display.page import Page
 from yuriiformer.methods.drawing.equations import unicode_equations
 from yuriiformer.methods.drawing.listing import human_count
 from yuriiformer.methods.rule import Rule
-from yuriiformer.report.curves import difference_curve, drawn_runs, mean_curve
+from yuriiformer.report.curves import across_axis, difference_curve, drawn_runs, mean_curve, styles
 from yuriiformer.report.downstream import TITLE, downstream_table
-from yuriiformer.report.headline import headline
-from yuriiformer.report.hypotheses import TITLE as HYPOTHESES
-from yuriiformer.report.hypotheses import hypothesis_sentence, hypothesis_table
-from yuriiformer.report.results import TITLES, result_table, styles
-from yuriiformer.runs.run import Curves, Run
+from yuriiformer.report.headline import HYPOTHESES, headline, hypothesis_sentence, hypothesis_table
+from yuriiformer.report.results import result_table
+from yuriiformer.report.tables import plain
+from yuriiformer.runs.metrics import Curves
+from yuriiformer.runs.run import Run
 
-SCRIPTS = """report_table.js report_curves.js report_coefficients.js report_text.js
-    report.js""".split()
-PAGE = Page(
-    room="report",
-    body="report.html",
-    styles=("report.css",),
-    scripts=tuple(SCRIPTS),
-)
+SCRIPTS = "report_table.js report_curves.js report_coefficients.js report_text.js report.js"
+PAGE = Page("report", "report.html", ("report.css",), tuple(SCRIPTS.split()))
 SIGMAS = (0, 10, 50, 200)  # steps
 BUCKETS, SMOOTH_BUCKETS = 150, 80  # of a raw and a smoothed curve, up to four points each
 MOMENTS = 60  # of a coefficient's path
@@ -57,7 +50,8 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
     said, remarks = [], []
     for each in comparisons:
         prefix = f"{each.name}: " if each.name else ""
-        said += [prefix + text for text in (*_asked(each), *headline(each))]
+        asked = [each.study.question, hypothesis_sentence(each)] if each.study else []
+        said += [prefix + text for text in (*asked, *headline(each)) if text]
         remarks += [prefix + text for text in each.remarks]
         remarks += [text for text in result_table(each).footnotes if text not in remarks]
     page = {
@@ -70,18 +64,7 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
         "commands": [{"what": what, "command": text} for what, text in extras.commands],
         "data": data_facts(first),
     }
-    return dict(rounded(page))
-
-
-def rounded(value: Any) -> Any:
-    """JSON has no NaN: what is not finite becomes null. Numbers need no more than six digits."""
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [rounded(each) for each in value]
-    if isinstance(value, float | np.floating):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return int(value) if isinstance(value, np.integer) else value
+    return dict(plain(page, digits=6))
 
 
 def _subtitle(comparison: Comparison) -> str:
@@ -93,7 +76,6 @@ def _subtitle(comparison: Comparison) -> str:
 
 
 def data_facts(run: Run) -> list[list[str]]:
-    """The facts about the data."""
     data = run.saved["data"]
     facts = [
         ("folder", data.get("folder")),
@@ -106,29 +88,19 @@ def data_facts(run: Run) -> list[list[str]]:
     return [[name, f"{value:,}" if isinstance(value, int) else value] for name, value in known]
 
 
-def _asked(comparison: Comparison) -> list[str]:
-    """The study's question, and a sentence about its hypotheses."""
-    if comparison.study is None:
-        return []
-    return list(filter(None, [comparison.study.question, hypothesis_sentence(comparison)]))
-
-
 def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
     style = styles(comparison)
     base = comparison.baseline
     return {
         "name": comparison.name,
-        "metric": TITLES[comparison.metric],
+        "metric": comparison.metric.capitalize(),
         "baseline": base.slug,
         "table": result_table(comparison).to_payload(),
         "tables_extra": _extra_tables(comparison),
         "ranking": [
             {
                 "arm": each.arm.slug,
-                "mean": comparison.primary(each).mean,
-                "low": comparison.primary(each).low,
-                "high": comparison.primary(each).high,
-                "n": comparison.primary(each).n,
+                **asdict(comparison.primary(each)),
                 "points": list(each.arm.values(comparison.metric).values()),
             }
             for each in comparison.ranked()
@@ -154,7 +126,7 @@ def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, An
         "style": style,
         "tokens_a_step": arm.first.plan("tokens_a_step"),
         "flops_a_token": arm.first.flops_a_token,
-        "curves": _mean_curves([run.curves for run in drawn_runs(arm)], arm.first.steps),
+        "curves": _curves(drawn_runs(arm), arm.first.steps),
         "runs": [_run(run) for run in arm.runs],
         "difference": None if arm.slug == base.slug else _difference(arm, base),
         "coefficients": _coefficients(arm.first.curves),
@@ -170,40 +142,30 @@ def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, An
 
 
 def _run(run: Run) -> dict[str, Any]:
-    status: str = run.status
-    text = status
-    if run.status == "unfinished":
-        status, text = "running or stopped", f"{run.step:,} of {run.steps:,} steps"
+    more = {
+        "unfinished": f"{run.step:,} of {run.steps:,} steps",
+        "failed": f"failed: {run.failure}",
+    }
     return {
         "seed": run.seed,
-        "status": status,
-        "status_text": f"failed: {run.failure}" if run.status == "failed" else text,
+        "status": "running or stopped" if run.status == "unfinished" else run.status,
+        "status_text": more.get(run.status, run.status),
         "step": run.step,
         "steps": run.steps,
         "folder": str(run.folder),
-        "curves": _curves(run.curves, run.steps),
+        "curves": _curves([run], run.steps),
     }
 
 
-def _curves(curves: Curves, steps: int) -> dict[str, Any] | None:
-    if not len(curves.step) and not len(curves.val_step):
-        return None
-    return {
-        "val": {"step": curves.val_step, "loss": curves.val_loss},
-        "train": smoothed(curves.step, curves.loss, steps),
-        "time": _time([curves]),
-    }
-
-
-def _mean_curves(all_curves: Sequence[Curves], steps: int) -> dict[str, Any] | None:
-    """Over the seeds, at the steps that all of them have."""
-    begun = [curves for curves in all_curves if len(curves.step) or len(curves.val_step)]
+def _curves(runs: Sequence[Run], steps: int) -> dict[str, Any] | None:
+    """Of a run, or means over seeds, at the steps that all of them have."""
+    begun = [run for run in runs if len(run.curves.step) or len(run.curves.val_step)]
     if not begun:
         return None
-    val = mean_curve([(curves.val_step, curves.val_loss) for curves in begun])
-    train = mean_curve([(curves.step, curves.loss) for curves in begun])
+    step, loss = mean_curve([(run.curves.val_step, run.curves.val_loss) for run in begun])
+    train = mean_curve([(run.curves.step, run.curves.loss) for run in begun])
     return {
-        "val": {"step": val[0], "loss": val[1]},
+        "val": {"step": step, "loss": loss},
         "train": smoothed(*train, steps),
         "time": _time(begun),
     }
@@ -221,15 +183,13 @@ def smoothed(step: Any, loss: Any, steps: int) -> dict[str, Any]:
     return found
 
 
-def _time(all_curves: Sequence[Curves]) -> dict[str, Any] | None:
+def _time(runs: Sequence[Run]) -> dict[str, Any] | None:
     """Seconds until a step, as the mean over seeds."""
-    known = [curves for curves in all_curves if len(curves.step)]
-    if not known:
+    last = min((int(run.curves.step[-1]) for run in runs if len(run.curves.step)), default=None)
+    if last is None:
         return None
-    last = min(int(curves.step[-1]) for curves in known)
     steps = np.unique(np.linspace(0, last, 40).astype(int))
-    seconds = [np.mean([curves.seconds_at(step) or 0.0 for curves in known]) for step in steps]
-    return {"step": steps, "seconds": [float(value) for value in seconds]}
+    return {"step": steps, "seconds": across_axis(runs, steps, "time")}
 
 
 def _difference(arm: Arm, base: Arm) -> dict[str, Any] | None:

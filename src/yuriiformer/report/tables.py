@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PaperFigure
 from yuriiformer.display.columns import aligned, display_width, printable, shortened
-from yuriiformer.report.cells import paper_figure_of
-from yuriiformer.report.table import Cell, Column, ResultTable
+from yuriiformer.report.cells import Cell, Column, ResultTable, paper_figure_of
 from yuriiformer.runs.run import Run
 
 BARE = (("best", "train"), ("final",), ("difference",))  # lose their intervals, in this order
@@ -23,6 +24,8 @@ GAP = 2  # between columns
 LABEL = 28  # before intervals go, labels are cut to this
 SUMMARIES = """final exact best best_step train difference best_difference speedup_steps
     speedup_time""".split()
+RUN = "seed status step steps final exact best best_step train tokens_per_second".split()
+COSTS = ("tokens_per_second", "parameters", "start_tables", "flops_a_token")
 STAR = "* the lowest of its panel (blocks of 1 attention + 1 MLP call, or others)"
 
 
@@ -119,19 +122,8 @@ def _run_row(each: Outcome, run: Run) -> dict[str, Any]:
 
 def _run(run: Run) -> dict[str, Any]:
     seconds = run.curves.seconds
-    return {
-        "seed": run.seed,
-        "status": run.status,
-        "step": run.step,
-        "steps": run.steps,
-        "final": run.final,
-        "exact": run.exact,
-        "best": run.best,
-        "best_step": run.best_step,
-        "train": run.train,
-        "tokens_per_second": run.tokens_per_second,
-        "seconds": float(seconds[-1]) if len(seconds) else None,
-    }
+    own = {name: getattr(run, name) for name in RUN}
+    return {**own, "seconds": float(seconds[-1]) if len(seconds) else None}
 
 
 def json_data(comparison: Comparison) -> dict[str, Any]:
@@ -145,7 +137,7 @@ def json_data(comparison: Comparison) -> dict[str, Any]:
         "remarks": comparison.remarks,
         "arms": [_arm(comparison, each) for each in comparison.outcomes],
     }
-    return dict(_strict(data))
+    return dict(plain(data))
 
 
 def json_text(comparisons: Sequence[Comparison]) -> str:
@@ -154,7 +146,7 @@ def json_text(comparisons: Sequence[Comparison]) -> str:
     data = {
         "comparisons": [json_data(each) for each in comparisons],
         "studies": [{"title": each.title, "question": each.question} for each in studies],
-        "hypotheses": _strict([v.to_dict() for each in comparisons for v in each.verdicts]),
+        "hypotheses": plain([v.to_dict() for each in comparisons for v in each.verdicts]),
     }
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -172,10 +164,7 @@ def _arm(comparison: Comparison, each: Outcome) -> dict[str, Any]:
             name: {"baseline": base, "own": own} for name, (base, own) in arm.differs.items()
         },
         **{name: asdict(getattr(each, name)) for name in SUMMARIES},
-        "tokens_per_second": each.tokens_per_second,
-        "parameters": each.parameters,
-        "start_tables": each.start_tables,
-        "flops_a_token": each.flops_a_token,
+        **{name: getattr(each, name) for name in COSTS},
         "paper": None if figure is None else _paper(figure),
         "runs": [
             {**_run(run), "failure": run.failure, "folder": str(run.folder)} for run in arm.runs
@@ -195,12 +184,14 @@ def _paper(figure: PaperFigure) -> dict[str, Any]:
     return found
 
 
-def _strict(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
+def plain(value: Any, digits: int | None = None) -> Any:
+    """Data for JSON, which has no NaN and no infinity: they become null. Numbers are rounded to so
+    many digits, if it is said."""
     if isinstance(value, dict):
-        return {key: _strict(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+        return {key: plain(each, digits) for key, each in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(each, digits) for each in value]
+    if isinstance(value, float | np.floating):
+        rounded = float(value if digits is None else f"{value:.{digits}g}")
+        return rounded if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value

@@ -11,7 +11,6 @@ from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome
 from yuriiformer.comparison.paper import MARK, PaperFigure
 from yuriiformer.report.cells import lowest, paper_figure_of
 
-TITLES = {"best": "Best", "final": "Final", "train": "Train"}
 METRICS = ("best", "final", "train")  # in the paper's order
 SIZES_METRICS = ("best", "final")
 PANELS = {True: "Standard compute (1 Attn + 1 MLP)", False: "Non-standard compute"}
@@ -78,13 +77,12 @@ def latex(comparison: Comparison) -> str:
         panels |= {title: outcomes} if outcomes else {}
     bold = {metric: lowest(comparison.outcomes, metric) for metric in METRICS}
     columns = [_panel_lines(comparison.preset, outcomes, bold) for outcomes in panels.values()]
-    head = [" & ".join(["Method", *TITLES.values()] * len(panels)) + r" \\"]
+    head = [" & ".join(["Method", *map(str.capitalize, METRICS)] * len(panels)) + r" \\"]
     if len(panels) > 1:
         names = [rf"\multicolumn{{4}}{{c}}{{\textbf{{{name}}}}}" for name in panels]
         head = [" & ".join(names) + r" \\", r"\cmidrule(lr){1-4} \cmidrule(lr){5-8}", *head]
-    empty = " & & & "
     longest = max(map(len, columns), default=0)
-    padded = [lines + [empty] * (longest - len(lines)) for lines in columns]
+    padded = [lines + [" & & & "] * (longest - len(lines)) for lines in columns]
     body = [" & ".join(parts) + r" \\" for parts in zip(*padded, strict=True)]
     said = (
         "Best = lowest validation loss; Final = validation loss after the last step; Train = "
@@ -101,26 +99,22 @@ def latex_sizes(comparisons: Sequence[Comparison]) -> str:
     for comparison in comparisons:
         for arm in comparison.arms:
             rows.setdefault(key(arm), arm.label)
-    lines: dict[str, list[str]] = {name: [_label(label)] for name, label in rows.items()}
-    greys: dict[str, list[str]] = {name: [_grey("paper")] for name in rows}
-    for comparison in comparisons:
-        bold = {metric: lowest(comparison.outcomes, metric) for metric in SIZES_METRICS}
-        found = {key(each.arm): each for each in comparison.outcomes}
-        for name in rows:
-            each = found.get(name)
-            figure = None if each is None else paper_figure_of(comparison.preset, each)
-            lines[name] += ["--"] * 2 if each is None else _cells(each, SIZES_METRICS, bold)
-            if figure is not None:
-                greys[name][0] = _paper_title(figure)
-            greys[name] += [_paper_cell(figure, metric) for metric in SIZES_METRICS]
     body = []
-    for name in rows:
-        body.append(" & ".join(lines[name]) + r" \\")
-        if any(greys[name][1:]):
-            body.append(" & ".join(greys[name]) + r" \\")
+    for name, label in rows.items():
+        line, title, papers = [_label(label)], "", []
+        for comparison in comparisons:
+            each = next((each for each in comparison.outcomes if key(each.arm) == name), None)
+            figure = None if each is None else paper_figure_of(comparison.preset, each)
+            bold = {metric: lowest(comparison.outcomes, metric) for metric in SIZES_METRICS}
+            line += ["--"] * 2 if each is None else _cells(each, SIZES_METRICS, bold)
+            title = title if figure is None else _paper_title(figure)
+            papers += [_paper_cell(figure, metric) for metric in SIZES_METRICS]
+        body.append(" & ".join(line) + r" \\")
+        if any(papers):
+            body.append(" & ".join([title, *papers]) + r" \\")
     names = [rf"\multicolumn{{2}}{{c}}{{{escape(each.name)}}}" for each in comparisons]
     rules = [rf"\cmidrule(lr){{{2 + 2 * i}-{3 + 2 * i}}}" for i in range(len(comparisons))]
-    titles = [TITLES[metric] for _ in comparisons for metric in SIZES_METRICS]
+    titles = [metric.capitalize() for _ in comparisons for metric in SIZES_METRICS]
     head = [
         " & ".join(["", *names]) + r" \\",
         " ".join(rules),
@@ -174,18 +168,14 @@ def _cells(each: Outcome, metrics: Sequence[str], bold: dict[str, set[str]]) -> 
         text = rf"\textbf{{{text}}}" if each.arm.slug in bold[metric] else text
         if value.low is not None:
             half = (value.high - value.low) / 2
-            text += rf"{{\minor$\pm${_short(half)}}}"
+            short = "$<$.001" if 0 < half < 0.0005 else f"{half:.3f}".removeprefix("0")
+            text += rf"{{\minor$\pm${short}}}"
         found.append(text)
     return found
 
 
-def _short(half: float) -> str:
-    """Without its leading zero."""
-    return "$<$.001" if 0 < half < 0.0005 else f"{half:.3f}".removeprefix("0")
-
-
-def _paper_title(figure: PaperFigure | None) -> str:
-    if figure is None or not figure.unclear:
+def _paper_title(figure: PaperFigure) -> str:
+    if not figure.unclear:
         return _grey("paper")
     return _grey(f"paper, {'/'.join(figure.labels)}{MARK}")
 

@@ -12,7 +12,6 @@ safetensors, the rest is JSON.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,10 +41,7 @@ class Checkpoint:
 
 
 def write_checkpoint(
-    folder: Path,
-    write: Callable[[Path], None],
-    about: dict[str, Any],
-    keep: Path | None = None,
+    folder: Path, write: Callable[[Path], None], about: dict[str, Any], keep: Path | None = None
 ) -> None:
     """Put what ``write`` writes, with a manifest, under the name ``folder``.
 
@@ -58,8 +54,9 @@ def write_checkpoint(
         part.mkdir(parents=True)
         write(part)
         files = {}
+        mode = part.stat().st_mode & 0o666  # safetensors makes files that only their owner can read
         for path in sorted(part.iterdir()):
-            path.chmod(0o666 & ~_umask())  # safetensors makes files that only their owner can read
+            path.chmod(mode)
             sync(path)
             files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
         manifest: dict[str, Any] = {"format": FORMAT, "about": about, "files": files}
@@ -71,12 +68,6 @@ def write_checkpoint(
         raise CheckpointError(f"checkpoint {folder} could not be written: {error}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:

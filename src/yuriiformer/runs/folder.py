@@ -94,8 +94,8 @@ class RunFolder:
                 if not isinstance(data[part], dict):
                     raise TypeError(f"{part} is {data[part]!r:.40}")
             Path(data["data"]["folder"])
+        except RunError:
+            raise
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            if isinstance(error, RunError):
-                raise
             raise RunError(f"{self.config_file} is damaged: {error!r:.80}") from None
         return dict(data)

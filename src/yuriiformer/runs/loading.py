@@ -1,7 +1,12 @@
-"""A trained model with what belongs to it: its checkpoint, its data, its tokeniser."""
+"""Any model, with what belongs to it: its tokeniser, and for the model of a run its data.
+
+A model is named by a run, one of its checkpoints, a model folder, an export for Hugging Face, a
+folder of Hugging Face's GPT-2, a ``ckpt.pt`` of nanoGPT, or the name of a GPT-2 on the hub.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,38 +16,44 @@ from typing import Any
 import torch
 
 from yuriiformer.data.store import TokenStore
-from yuriiformer.data.tokenizers import Tokenizer, load_tokenizer, trained_size
-from yuriiformer.errors import CheckpointError, DataError, RunError
-from yuriiformer.files import sha256
+from yuriiformer.data.tokenizers import Tokenizer, load_tokenizer, needs_file
+from yuriiformer.errors import CheckpointError, DataError, ModelFileError, RunError, one_line
+from yuriiformer.files import read_json, sha256
 from yuriiformer.methods.rule import Rule
-from yuriiformer.model.files import CONFIG, WEIGHTS, load_model
+from yuriiformer.model.files import CONFIG, WEIGHTS, load_model, read_tokenizer
+from yuriiformer.model.foreign import EXPORTED, read_export, read_gpt2, read_nanogpt
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, Checkpoint, read_checkpoint
+from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, MANIFEST, Checkpoint, read_checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import read_metrics
+
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in memory, with what is known of it. Its data and its tokeniser are looked for when
-    they are asked for: a model can be used without them.
+    """A model in memory, with what is known of it.
 
     A model of a run has a checkpoint and ``saved``, the run's ``config.json``; ``places`` are where
-    the run's data may stand by now, besides where the run says.
+    the run's data may stand by now, besides where the run says. ``remarks`` say what the user
+    should know about the choice of the model.
     """
 
     path: Path
     model: YuriiFormer
+    weights: Path
     places: Sequence[Path] = ()
+    with_model: Tokenizer | None = None  # the tokeniser that lay with the model
     checkpoint: Checkpoint | None = None
     saved: dict[str, Any] = field(default_factory=dict, repr=False)
+    remarks: Sequence[str] = ()
 
     @cached_property
     def about(self) -> dict[str, Any]:
         """Which model this is."""
         if self.checkpoint is not None:
             return about(self.checkpoint)
-        return {"model": str(self.path), "sha256": sha256(self.path / WEIGHTS)}
+        return {"model": str(self.path), "sha256": sha256(self.weights)}
 
     @cached_property
     def recorded(self) -> float | None:
@@ -72,13 +83,19 @@ class LoadedModel:
         return TokenStore.open(self.places[0])
 
     @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The tokeniser of those data."""
-        name = self.saved.get("data", {}).get("tokenizer")
-        if name is not None and trained_size(name) is None:  # it does not lie beside the data
+    def tokenizer(self) -> Tokenizer | None:
+        """``encode(text)`` and ``decode(tokens)``; None where it is not known."""
+        try:
+            return self.need_tokenizer()
+        except DataError:
+            return None
+
+    def need_tokenizer(self) -> Tokenizer:
+        """The tokeniser; an error says why there is none."""
+        found, name = self.with_model, self.saved.get("data", {}).get("tokenizer")
+        if found is None and name is not None and not needs_file(name):
             found = load_tokenizer(name)
-        else:
-            found = self.store.tokenizer()
+        found = found or self.store.tokenizer()
         real = self.model.config.real_vocab
         if found.vocab_size != real:
             raise DataError(
@@ -98,8 +115,9 @@ def about(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def find_checkpoint(folder: RunFolder, name: str | None = None) -> Checkpoint:
-    """The one that is named, else the best, else what there is."""
+def find_checkpoint(folder: RunFolder, name: str | None = None) -> tuple[Checkpoint, list[str]]:
+    """The one that is named, else the best, else what there is; and what is wrong with better
+    ones."""
     try:
         folder.read_config()
     except RunError as error:
@@ -109,15 +127,21 @@ def find_checkpoint(folder: RunFolder, name: str | None = None) -> Checkpoint:
             there = sorted(each.name for each in folder.checkpoints.glob("*/"))
             known = f"; it has {', '.join(there)}" if there else ", nor any other yet"
             raise RunError(f"{folder.path} has no checkpoint {name!r}{known}")
-        return read_checkpoint(folder.checkpoints / name)
-    problem = None
+        return read_checkpoint(folder.checkpoints / name), []
+    problems: list[str] = []
     for each in (BEST, FINAL, LAST):
         if (folder.checkpoints / each).is_dir():
             try:
-                return read_checkpoint(folder.checkpoints / each)
+                found = read_checkpoint(folder.checkpoints / each)
             except CheckpointError as error:
-                problem = error
-    raise problem or RunError(f"{folder.path} has no checkpoint yet: train it first")
+                problems.append(str(error))
+                continue
+            if problems:
+                problems.append(f"taking the checkpoint {each!r}, step {found.step}, instead")
+            return found, problems
+    if problems:
+        raise CheckpointError("; ".join(problems))
+    raise RunError(f"{folder.path} has no checkpoint yet: train it first")
 
 
 def find_data(folder: RunFolder, others: Sequence[Path] = ()) -> TokenStore:
@@ -141,14 +165,11 @@ def find_data(folder: RunFolder, others: Sequence[Path] = ()) -> TokenStore:
 
 def _same(store: TokenStore, known: dict[str, Any]) -> bool:
     """Whether these are the data that a run's configuration tells of."""
-    if len(store.val) != known.get("val_tokens", len(store.val)):
+    here = store.identity
+    if store.meta is None and "val_sha256" in known:
         return False
-    if store.meta is None:
-        return "val_sha256" not in known
-    hashes = {
-        f"{split}_sha256": store.meta["splits"][split]["sha256"] for split in ("train", "val")
-    }
-    return all(known.get(name, value) == value for name, value in hashes.items())
+    told = [name for name in ("val_tokens", "train_sha256", "val_sha256") if name in here]
+    return all(known.get(name, here[name]) == here[name] for name in told)
 
 
 def open_model(
@@ -158,11 +179,83 @@ def open_model(
     *,
     device: str | torch.device = "cpu",
 ) -> LoadedModel:
-    """The model of a run, or of a model's folder. ``data`` are places where its data may stand."""
+    """Any model.
+
+    Args:
+        path: a run, a checkpoint, a model folder, an export, a folder of Hugging Face's GPT-2, a
+            nanoGPT ``ckpt.pt``, or the name of a GPT-2 on the hub.
+        checkpoint: of a run: ``best`` (by validation loss; the default), ``final`` or ``last``.
+        data: places where the data of a run may stand, if they have moved.
+        device: where the model goes.
+    """
+    for place in data:
+        if not place.is_dir():
+            raise DataError(f"--data: there is no folder {str(place)!r}")
     path = Path(path)
-    if not (path / "config.json").is_file() and (path / CONFIG).is_file():
-        return LoadedModel(path, load_model(path, device=device), data)
+    if not path.exists():
+        return _with(_from_hub(path), data, checkpoint, device)
+    return _with(path, data, checkpoint, device)
+
+
+def _with(
+    path: Path, data: Sequence[Path], checkpoint: str | None, device: str | torch.device
+) -> LoadedModel:
+    """The model in a file or folder that is there, by what lies in it."""
+    kind = read_json(path / "config.json").get("model_type")
+    alone = path.is_file() or (path / CONFIG).is_file() or kind is not None
+    if alone and checkpoint is not None:
+        raise RunError(f"{path} is one model: --checkpoint chooses among those of a run")
+    if (path / MANIFEST).is_file():
+        return _of_checkpoint(path, data, device)
+    if not alone:
+        return _of_run(path, data, checkpoint, device)
+    if path.is_file():
+        model, tokenizer, weights = read_nanogpt(path)
+    elif (path / CONFIG).is_file():
+        model, tokenizer, weights = load_model(path), read_tokenizer(path), path / WEIGHTS
+    elif kind == EXPORTED:
+        model, tokenizer, weights = read_export(path)
+    else:
+        model, tokenizer, weights = read_gpt2(path)
+    return LoadedModel(path, model.to(device), weights, data, tokenizer)
+
+
+def _of_checkpoint(path: Path, data: Sequence[Path], device: str | torch.device) -> LoadedModel:
+    found = read_checkpoint(path)
+    model, tokenizer = load_model(path, device=device), read_tokenizer(path)
+    run = RunFolder(path.resolve().parent.parent)
+    saved = run.read_config() if run.exists else {}
+    home = run.path if saved else path
+    return LoadedModel(home, model, path / WEIGHTS, data, tokenizer, found, saved)
+
+
+def _of_run(
+    path: Path, data: Sequence[Path], checkpoint: str | None, device: str | torch.device
+) -> LoadedModel:
     folder = RunFolder(path)
-    found = find_checkpoint(folder, checkpoint)
-    model = load_model(found.folder, device=device)
-    return LoadedModel(path, model, data, found, folder.read_config())
+    if not folder.exists and (path / "suite.json").is_file():
+        raise RunError(f"{path} is a suite: name one of its runs, {path}/runs/ARM/seed-0")
+    found, problems = find_checkpoint(folder, checkpoint)
+    model, tokenizer = load_model(found.folder, device=device), read_tokenizer(found.folder)
+    saved, weights = folder.read_config(), found.folder / WEIGHTS
+    return LoadedModel(path, model, weights, data, tokenizer, found, saved, problems)
+
+
+def _from_hub(path: Path) -> Path:
+    """The folder of a model that is on the hub, or was taken from there before."""
+    name = path.as_posix()
+    if not HUB_NAME.fullmatch(name):
+        raise ModelFileError(f"there is no model {name!r}")
+    try:
+        from huggingface_hub import snapshot_download  # noqa: PLC0415
+    except ModuleNotFoundError:
+        raise ModelFileError(
+            f"there is no model {name!r} here; to look on the hub: pip install 'yuriiformer[hf]'"
+        ) from None
+    try:
+        wanted = ["*.json", "*.txt", "model.safetensors", "pytorch_model.bin"]
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except Exception as error:  # no network, no such model, no permission: each its own class
+        raise ModelFileError(
+            f"there is no model {name!r} here, and the hub gives none: {one_line(error):.160}"
+        ) from None

@@ -1,4 +1,6 @@
-"""``metrics.jsonl``: one object per logged step, in order; the source of every table and plot."""
+"""``metrics.jsonl``: one object per logged step, in order; the source of every table and plot.
+
+`Curves` are its columns."""
 
 from __future__ import annotations
 
@@ -6,9 +8,14 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from yuriiformer.display.curves import Floats
 from yuriiformer.errors import CheckpointError, RunError
 from yuriiformer.files import write_text
 
@@ -67,42 +74,34 @@ def read_metrics(path: Path) -> list[Record]:
     return [record for record, _ in _records(path)]
 
 
-def iterate_metrics(path: Path) -> Iterator[Record]:
-    """The same, one at a time."""
-    for record, _ in _records(path):
-        yield record
-
-
-def cut_metrics(path: Path, step: int) -> int:
-    """Keep the records up to a step, which the run will resume from; how many were dropped."""
-    if not path.exists():
-        return 0
-    kept, dropped = [], 0
-    for record, line in _records(path):
-        if record["step"] <= step:
-            kept.append(line)
-        else:
-            dropped += 1
-    write_text(path, "".join(kept))
-    return dropped
+def cut_metrics(path: Path, step: int) -> None:
+    """Keep the records up to a step, which the run will resume from."""
+    if path.exists():
+        kept = [line for record, line in _records(path) if record["step"] <= step]
+        write_text(path, "".join(kept))
 
 
 def _records(path: Path) -> Iterator[tuple[Record, str]]:
+    """One at a time, with their lines."""
     damaged = None
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             if damaged is not None:
                 raise RunError(f"{path}, line {damaged} is not a record: the file is damaged")
-            try:
-                record = json.loads(line)
-                if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-                    raise ValueError("no step")
-            except ValueError:
+            record = _record(line)
+            if record is None:
                 damaged = number  # allowed for the last line: the process was killed
-                continue
-            if not line.endswith("\n"):
-                return  # complete JSON, but the process was killed before the line end
-            yield record, line
+            elif line.endswith("\n"):  # or complete JSON, but killed before the line end
+                yield record, line
+
+
+def _record(line: str | bytes) -> Record | None:
+    """What a line holds; None if that is no record."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
 
 
 class MetricsTail:
@@ -124,17 +123,75 @@ class MetricsTail:
             self._file, self._inode, self._rest = self.path.open("rb"), now.st_ino, b""
         lines = (self._rest + self._file.read()).split(b"\n")
         self._rest = lines.pop()
-        found = []
-        for line in lines:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict) and isinstance(record.get("step"), int):
-                found.append(record)
-        return found
+        return [record for record in map(_record, lines) if record is not None]
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What a run recorded, in columns. ``loss`` is the training batch's, before its step."""
+
+    step: NDArray[np.int64]
+    loss: Floats
+    seconds: Floats  # of training, validation not counted
+    speed: Floats  # tokens per second
+    val_step: NDArray[np.int64]
+    val_loss: Floats
+    exact: tuple[int, float] | None  # a step, and the loss over the whole split after it
+    median_speed: float | None  # of all steps, also where the others are thinned
+    coefficients: list[tuple[int, dict[str, list[float]]]] = field(repr=False)
+
+    def seconds_at(self, step: float) -> float | None:
+        """Time until a step was done."""
+        if not len(self.step):
+            return None
+        return float(np.interp(step, [0.0, *self.step], [0.0, *self.seconds]))
+
+
+def read_curves(path: Path) -> Curves:
+    """The records of ``metrics.jsonl``; a half-written last line is left out."""
+    rows: list[tuple[int, float, float, float]] = []
+    validations: list[tuple[int, float]] = []
+    coefficients = []
+    exact = None
+    for record, _ in _records(path) if path.exists() else ():
+        step = record["step"]
+        timing = record.get("timing") or {}
+        if "loss" in record:
+            speed = _number(timing.get("tokens_per_second"))
+            rows.append((step, _number(record["loss"]), _number(timing.get("seconds")), speed))
+        if "val_loss" in record:
+            validations.append((step, _number(record["val_loss"])))
+        if "exact_loss" in record:
+            exact = (step, _number(record["exact_loss"]))
+        if record.get("coefficients"):
+            parts = record["coefficients"].items()
+            lists = {name: part for name, part in parts if isinstance(part, list)}
+            numbers = {name: [*map(_number, part)] for name, part in lists.items()}
+            coefficients.append((step, numbers))
+    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+    val = np.array(validations, dtype=np.float64).reshape(-1, 2)
+    speeds = table[:, 3][np.isfinite(table[:, 3])]
+    return Curves(
+        step=table[:, 0].astype(np.int64),
+        loss=table[:, 1],
+        seconds=table[:, 2],
+        speed=table[:, 3],
+        val_step=val[:, 0].astype(np.int64),
+        val_loss=val[:, 1],
+        exact=exact,
+        median_speed=float(np.median(speeds)) if len(speeds) else None,
+        coefficients=coefficients,
+    )
+
+
+def _number(value: Any) -> float:
+    """NaN and infinity are written as text, because JSON has none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan

@@ -5,103 +5,25 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import RunError, YuriiError
+from yuriiformer.files import read_json
 from yuriiformer.methods.rule import Rule
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.runs.metrics import Record, iterate_metrics
-from yuriiformer.runs.scores import TaskScore, read_scores
+from yuriiformer.runs.metrics import Curves, read_curves
 
-Floats = NDArray[np.float64]
 Status = Literal["finished", "unfinished", "failed"]
 SAMPLES = "samples.json"
-
-
-@dataclass(frozen=True)
-class Curves:
-    """What a run recorded, in columns. ``loss`` is the training batch's, before its step."""
-
-    step: NDArray[np.int64]
-    loss: Floats
-    seconds: Floats  # of training, validation not counted
-    speed: Floats  # tokens per second
-    val_step: NDArray[np.int64]
-    val_loss: Floats
-    exact: tuple[int, float] | None  # a step, and the loss over the whole split after it
-    median_speed: float | None  # of all steps, also where the others are thinned
-    coefficients: list[tuple[int, dict[str, list[float]]]] = field(repr=False)
-
-    def seconds_at(self, step: float) -> float | None:
-        """Time until a step was done."""
-        if not len(self.step):
-            return None
-        return float(np.interp(step, [0.0, *self.step], [0.0, *self.seconds]))
-
-
-def read_curves(path: Path) -> Curves:
-    """The records of ``metrics.jsonl``; a half-written last line is left out."""
-    return curves_of(iterate_metrics(path) if path.exists() else ())
-
-
-def curves_of(records: Iterable[Record]) -> Curves:
-    """A run's records in columns."""
-    rows: list[tuple[int, float, float, float]] = []
-    validations: list[tuple[int, float]] = []
-    coefficients = []
-    exact = None
-    for record in records:
-        step = record["step"]
-        timing = record.get("timing") or {}
-        if "loss" in record:
-            speed = _number(timing.get("tokens_per_second"))
-            rows.append((step, _number(record["loss"]), _number(timing.get("seconds")), speed))
-        if "val_loss" in record:
-            validations.append((step, _number(record["val_loss"])))
-        if "exact_loss" in record:
-            exact = (step, _number(record["exact_loss"]))
-        if record.get("coefficients"):
-            coefficients.append((step, _coefficients(record)))
-    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
-    val = np.array(validations, dtype=np.float64).reshape(-1, 2)
-    speeds = table[:, 3][np.isfinite(table[:, 3])]
-    return Curves(
-        step=table[:, 0].astype(np.int64),
-        loss=table[:, 1],
-        seconds=table[:, 2],
-        speed=table[:, 3],
-        val_step=val[:, 0].astype(np.int64),
-        val_loss=val[:, 1],
-        exact=exact,
-        median_speed=float(np.median(speeds)) if len(speeds) else None,
-        coefficients=coefficients,
-    )
-
-
-def _number(value: Any) -> float:
-    """NaN and infinity are written as text, because JSON has none."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def _coefficients(record: Record) -> dict[str, list[float]]:
-    return {
-        name: [_number(value) for value in layers]
-        for name, layers in record["coefficients"].items()
-        if isinstance(layers, list)
-    }
+METRICS = ("acc_norm", "acc", "exact_match")  # shares; the first that a task has
 
 
 @dataclass(frozen=True)
@@ -230,7 +152,8 @@ def read_run(folder: Path, failure: str | None = None) -> Run:
     place = RunFolder(folder)
     saved = place.read_config()
     if failure is None and place.nonfinite_file.exists():
-        failure = _nonfinite(place.nonfinite_file)
+        step = read_json(place.nonfinite_file).get("step")
+        failure = "a step was not finite" if step is None else f"step {step} was not finite"
     return Run(
         folder,
         with_all_fields(saved, place.config_file),
@@ -252,16 +175,67 @@ def with_all_fields(saved: dict[str, Any], source: Path) -> dict[str, Any]:
 
 def read_samples(folder: Path) -> dict[str, Any] | None:
     """The samples kept in a run's folder."""
+    data = read_json(folder / SAMPLES)
+    return data if isinstance(data.get("samples"), list) else None
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """One task of one run, over so many items; ``limit``: the first of them only."""
+
+    task: str
+    metric: str
+    value: float
+    stderr: float | None
+    checkpoint: str
+    items: int
+    limit: int | None
+
+    @property
+    def asked(self) -> tuple[str, int]:
+        """What must be equal for two scores to be compared."""
+        return self.checkpoint, self.items
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """The best checkpoint's result is preferred, then the one of more items."""
+        return self.checkpoint == "best", self.items
+
+
+def read_scores(run: Path) -> dict[str, TaskScore]:
+    """Scores by task, as ``yurii evaluate --tasks`` left them. Of several results, that of the best
+    checkpoint with most items. Tasks without an accuracy (perplexities) are left out."""
+    found: dict[str, TaskScore] = {}
+    for path in sorted((run / "evaluation").glob("*.json")):
+        score = _read_score(run, path)
+        if score is not None and (score.task not in found or score.rank > found[score.task].rank):
+            found[score.task] = score
+    return found
+
+
+def _read_score(run: Path, path: Path) -> TaskScore | None:
+    """What a file says of the task it is named for; None if it is no such file, or if the run has
+    continued since: then the result is of an older model."""
+    data = read_json(path)
     try:
-        data = json.loads((folder / SAMPLES).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        checkpoint = str(data.get("checkpoint", ""))
+        manifest = read_json(run / "checkpoints" / checkpoint / "manifest.json")
+        weights = manifest.get("files", {}).get("model.safetensors", {}).get("sha256")
+        task = str(data["task"])
+        scores = data["scores"][task.partition("@")[0]]
+        metric = next((name for name in METRICS if name in scores), None)
+        if metric is None or data.get("sha256") != weights:
+            return None
+        value, stderr = scores[metric]["value"], scores[metric]["stderr"]
+        items, there = (int(sum(data[name].values())) for name in ("items", "items_there"))
+        return TaskScore(
+            task,
+            metric,
+            float(value),
+            None if stderr is None else float(stderr),
+            checkpoint,
+            items,
+            None if items == there else items,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return data if isinstance(data, dict) and isinstance(data.get("samples"), list) else None
-
-
-def _nonfinite(path: Path) -> str:
-    try:
-        step = json.loads(path.read_text(encoding="utf-8"))["step"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return "a step was not finite"
-    return f"step {step} was not finite"

@@ -1,29 +1,129 @@
-"""The depth explorer: the data of its page, and a summary for a terminal."""
+"""Traces for reading: plain data (``trace.json``), the page of the depth explorer, a summary."""
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from importlib.resources import files
 from statistics import fmean
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from yuriiformer.display.columns import aligned
 from yuriiformer.display.page import Page
 from yuriiformer.methods.drawing.equations import step_labels, unicode_equations
 from yuriiformer.methods.rule import Rule
+from yuriiformer.model.loss import IGNORE
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.tracing.recorder import Trace
+
+KIND, VERSION = "yurii trace", 1
+DIGITS = 6  # significant ones
+
+Piece = Callable[[int], str]
 
 HEADS = ("loss", "rank", "KL", "|X|", "|V|", "moved", "turned °")
 QUANTITIES = "lens_loss lens_rank lens_kl norm_X norm_V step_length turning".split()
 SCRIPTS = """depth_data.js depth_lines.js depth_tokens.js depth_lens.js depth_plane.js
     depth_curves.js depth_heads.js depth_text.js depth.js""".split()
 
-PAGE = Page(
-    room="tracing",
-    body="depth.html",
-    styles=("depth.css",),
-    scripts=tuple(SCRIPTS),
-)
+PAGE = Page(room="tracing", body="depth.html", styles=("depth.css",), scripts=tuple(SCRIPTS))
+
+
+def numbers(tensor: Tensor) -> Any:
+    """Nested lists, rounded; None where a number is not finite."""
+    if tensor.ndim > 1:
+        return [numbers(part) for part in tensor]
+    return [_round(value) for value in tensor.tolist()]
+
+
+def _round(value: float) -> float | int | None:
+    if isinstance(value, int):
+        return value
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+
+
+def text_data(name: str, trace: Trace, piece: Piece) -> dict[str, Any]:
+    """One text. ``piece`` gives the text of a token."""
+    targets = [None if t == IGNORE else t for t in trace.targets.tolist()]
+    heads = {
+        quantity: [None if value is None else value.mean(-1) for value in values]
+        for quantity, values in trace.heads.items()
+    }
+    depths = trace.lens.effective_depth.tolist()
+    return {
+        "name": name,
+        "tokens": trace.tokens.tolist(),
+        "pieces": [piece(token) for token in trace.tokens.tolist()],
+        "targets": targets,
+        "target_pieces": [None if t is None else piece(t) for t in targets],
+        "by_step": _known(trace.by_step),
+        "heads": _known(heads),
+        "by_layer": {name: numbers(value) for name, value in trace.by_layer.items()},
+        "whole": {name: numbers(value) for name, value in trace.whole.items()},
+        "top": _top(trace, piece),
+        "path": {name: numbers(value) for name, value in trace.path.items()},
+        "effective_depth": [None if math.isnan(d) else int(d) for d in depths],
+        "pca": {
+            kind: {
+                "points": numbers(found.points),
+                "explained": numbers(found.explained),
+                "places": [{"row": _round(row), "step": step} for row, step in trace.places],
+            }
+            for kind, found in trace.principal.items()
+        },
+    }
+
+
+def _known(quantities: dict[str, list[Tensor | None]]) -> dict[str, Any]:
+    """Those that have a meaning for some step."""
+    return {
+        name: [None if value is None else numbers(value) for value in values]
+        for name, values in quantities.items()
+        if any(value is not None for value in values)
+    }
+
+
+def _top(trace: Trace, piece: Piece) -> list[list[list[tuple[str, float]]]]:
+    ids, shares = trace.lens.top.tolist(), numbers(trace.lens.top_probability)
+    return [
+        [
+            [(piece(token), share) for token, share in zip(*both, strict=True) if share is not None]
+            for both in zip(row, row_shares, strict=True)
+        ]
+        for row, row_shares in zip(ids, shares, strict=True)
+    ]
+
+
+def run_data(
+    model: YuriiFormer, traces: Iterable[tuple[str, Trace]], piece: Piece
+) -> dict[str, Any]:
+    """All texts of one model, at least one, and the facts about the model. Only one
+    trace is in memory at a time."""
+    config, first, texts = model.config, None, []
+    for name, trace in traces:
+        first = first or replace(trace, by_step={}, heads={})
+        texts.append(text_data(name, trace, piece))
+    assert first is not None
+    return {
+        "rule": config.rule.to_dict(),
+        "n_layer": config.n_layer,
+        "n_head": config.n_head,
+        "d_model": config.d_model,
+        "context": config.context,
+        "oracles": config.oracles,
+        "streams": list(model.streams),
+        "coefficients": {
+            name: numbers(torch.tensor([c[name] for c in first.coefficients], dtype=torch.float64))
+            for name in config.rule.coefficients
+        },
+        "steps": [asdict(step) for step in first.steps],
+        "texts": texts,
+    }
 
 
 def depth_payload(
@@ -60,7 +160,7 @@ def _run(run: Mapping[str, Any], style: int) -> dict[str, Any]:
         ("rule", f"{rule.name}: {rule.label}"),
         ("model", f"{sizes}, context {run['context']}, oracles {run['oracles']}"),
         ("run", run["folder"]),
-        ("checkpoint", f"{run['checkpoint']}, step {run['step']:,}"),
+        *([("checkpoint", _checkpoint(run))] if "checkpoint" in run else []),
         ("weights' SHA-256", run["sha256"]),
     ]
     return {
@@ -91,6 +191,11 @@ def _text(text: Mapping[str, Any], labels: Sequence[str]) -> dict[str, Any]:
     return {**text, "pca": {kind: placed(pca) for kind, pca in text["pca"].items()}}
 
 
+def _checkpoint(run: Mapping[str, Any]) -> str:
+    """Of a run; a model without one has none."""
+    return f"{run['checkpoint']}, step {run['step']:,}"
+
+
 def trace_text(run: Mapping[str, Any]) -> str:
     """A run in short: means over all tokens of all texts, a row per layer."""
     texts = run["texts"]
@@ -111,7 +216,7 @@ def trace_text(run: Mapping[str, Any]) -> str:
     tokens = sum(len(text["tokens"]) for text in texts)
     settled = f"{fmean(depths):.1f}" if depths else "?"
     straight = f"; straightness of the trajectories {fmean(ratios):.2f}" if ratios else ""
-    name = f"{run['label']}, {run['checkpoint']} checkpoint, step {run['step']:,}"
+    name = run["label"] + (f", checkpoint {_checkpoint(run)}" if "checkpoint" in run else "")
     depth = f"mean effective depth {settled} of {run['n_layer']} blocks{straight}"
     return "\n".join([f"{name}: {_tokens(tokens)}", "", *aligned(rows), "", depth])
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +17,6 @@ from yuriiformer.errors import InputError
 from yuriiformer.methods.interpreter import Observer
 from yuriiformer.methods.passes import Query, Step
 from yuriiformer.model.block import Block
-from yuriiformer.model.checks import check_tokens
 from yuriiformer.model.context import Context
 from yuriiformer.model.energies import (
     antiderivative,
@@ -27,9 +25,17 @@ from yuriiformer.model.energies import (
     potential_energy,
 )
 from yuriiformer.model.loss import IGNORE
-from yuriiformer.model.model import YuriiFormer
-from yuriiformer.tracing.lens import Lens, logit_lens
-from yuriiformer.tracing.paths import Principal, angle, cosine, principal, travel
+from yuriiformer.model.model import YuriiFormer, check_tokens
+from yuriiformer.tracing.measures import (
+    Lens,
+    Principal,
+    angle,
+    cosine,
+    logit_lens,
+    normed,
+    principal,
+    travel,
+)
 
 BY_STEP = """norm argument_norm cosine_before cosine_velocity cosine_state length turning entropy
     log_partition potential""".split()
@@ -199,13 +205,6 @@ def _written_out(model: YuriiFormer, block: Block) -> list[str]:
     return [name for name in model.streams if name not in skipped]
 
 
-def _normalized(model: YuriiFormer, trajectories: Tensor) -> Tensor:
-    """After the final norm, as the output projection gets them."""
-    table = model.token_table
-    result: Tensor = model.norm(trajectories.to(table.device, table.dtype))
-    return result.cpu().double()
-
-
 def attention_quantities(scores: Tensor) -> dict[str, Tensor]:
     """Of scores (head, token, key): the entropy of a token's weights and the log-partition with
     its keys held fixed, each the mean over heads; ``heads`` holds the entropies themselves."""
@@ -246,9 +245,13 @@ def _finish(
         places=_places(recorder.places),
         principal={
             "raw": principal(trajectories),
-            "directions": principal(_normalized(model, trajectories)),
+            "directions": principal(normed(model, trajectories).cpu().double()),
         },
-        coefficients=tuple(_coefficients(block) for block in model.blocks),
+        coefficients=tuple(
+            {name: float(value.double().mean()) for name, value in block.coefficients().items()}
+            for block in model.blocks
+            if isinstance(block, Block)
+        ),
         logits=logits,
     )
 
@@ -274,7 +277,3 @@ def _places(places: list[tuple[int, int]]) -> tuple[tuple[float, int], ...]:
         share = (own.index(number) + 1) / len(own)
         found.append((layer + share if layer >= 0 else 0.0, step))
     return tuple(found)
-
-
-def _coefficients(block: Any) -> dict[str, float]:
-    return {name: float(value.double().mean()) for name, value in block.coefficients().items()}

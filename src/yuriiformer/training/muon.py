@@ -16,8 +16,9 @@ processes.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any, overload
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -98,20 +99,19 @@ class Muon(torch.optim.Optimizer):
                         f"{options['parts']} part(s): it is for matrices; give the rest to AdamW"
                     )
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Callable[[], float] | None = None) -> Any:  # the closure's loss
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for options in self.param_groups:
-            params = [p for p in options["params"] if p.grad is not None]
-            for same in _by_shape(params).values():
-                self._update(same, options)
+            alike: dict[Any, list[Tensor]] = defaultdict(list)
+            for p in options["params"]:
+                if p.grad is not None:
+                    alike[p.shape, p.dtype, p.device].append(p)
+            for params in alike.values():
+                self._update(params, options)
         return loss
 
     def _update(self, params: list[Tensor], options: dict[str, Any]) -> None:
@@ -148,10 +148,3 @@ class Muon(torch.optim.Optimizer):
         gathered = stack.new_empty(processes * share, *stack.shape[1:])
         dist.all_gather_single(gathered, done, group=self.group)
         return gathered[: len(stack)]
-
-
-def _by_shape(params: list[Tensor]) -> dict[tuple[Any, ...], list[Tensor]]:
-    found: dict[tuple[Any, ...], list[Tensor]] = {}
-    for p in params:
-        found.setdefault((p.shape, p.dtype, p.device), []).append(p)
-    return found

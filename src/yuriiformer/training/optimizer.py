@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -12,23 +12,17 @@ from torch import Tensor, nn
 
 from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
-from yuriiformer.model.groups import MATRICES, parameter_groups
+from yuriiformer.model.parameters import MATRICES, named_groups
 from yuriiformer.training.muon import Muon
 
-# What each optimiser remembers of a parameter: of AdamW's, and of Muon's (True).
-KEYS = {False: ("adamw", ("step", "exp_avg", "exp_avg_sq")), True: ("muon", ("momentum",))}
+# What each optimiser remembers of a parameter.
+KEYS = {"muon": ("momentum",), "adamw": ("step", "exp_avg", "exp_avg_sq")}
 
 
 class Optimizer:
     """Muon for the matrices (unless the recipe gives them to AdamW), AdamW for the rest, with the
-    recipe's rates.
-
-    Args:
-        model: frozen parameters are left alone.
-        recipe: rates, momenta, schedule.
-        dtype: what Muon's Newton–Schulz computes in.
-        group: processes that share Muon's work.
-    """
+    recipe's rates. Frozen parameters are left alone. ``dtype`` is what Muon's Newton–Schulz
+    computes in, ``group`` are the processes that share its work."""
 
     def __init__(
         self,
@@ -40,18 +34,18 @@ class Optimizer:
         self.recipe = recipe
         self.names = {name: p for name, p in model.named_parameters() if p.requires_grad}
         matrices, rest = [], []
-        for each in parameter_groups(model, split_fused=recipe.split_fused):
+        for each in named_groups(model, split_fused=recipe.split_fused):
             params = [self.names[name] for name in each.names]
             if each.kind == MATRICES and recipe.uses_muon:
                 matrices.append({"params": params, "parts": each.parts, "peak": recipe.muon_lr})
                 continue
             decay = recipe.weight_decay if each.kind in (MATRICES, "embeddings") else 0.0
-            peak = _adamw_peak(recipe, each.kind)
+            rate = recipe.matrix_peak if each.kind == MATRICES else recipe.adamw_lr
+            peak = rate * (recipe.coefficient_lr if each.kind == "coefficients" else 1.0)
             rest.append({"params": params, "weight_decay": decay, "peak": peak})
-        self.muon = (
-            None
-            if not recipe.uses_muon
-            else Muon(
+        self.both: dict[str, torch.optim.Optimizer] = {}
+        if recipe.uses_muon:
+            self.both["muon"] = Muon(
                 matrices,
                 recipe.muon_lr,
                 momentum=recipe.muon_momentum,
@@ -60,8 +54,7 @@ class Optimizer:
                 dtype=dtype,
                 group=group,
             )
-        )
-        self.adamw = torch.optim.AdamW(
+        self.both["adamw"] = torch.optim.AdamW(
             rest,
             recipe.adamw_lr,
             betas=(recipe.adamw_beta1, recipe.adamw_beta2),
@@ -76,16 +69,14 @@ class Optimizer:
     def set_rates(self, step: int) -> dict[str, float]:
         """The learning rates of a step (counted from 0), which are also returned."""
         recipe = self.recipe
-        factor = lr_factor(
-            step, steps=recipe.steps, warmup=recipe.warmup_steps, final=recipe.final_lr
-        )
-        for _, optimizer in self._each():
+        warmup, final = recipe.warmup_steps, recipe.final_lr
+        factor = lr_factor(step, steps=recipe.steps, warmup=warmup, final=final)
+        for optimizer in self.both.values():
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * factor
-        matrices = (
-            ("muon", recipe.muon_lr) if recipe.uses_muon else ("matrices", recipe.matrix_peak)
-        )
-        return {matrices[0]: matrices[1] * factor, "adamw": recipe.adamw_lr * factor}
+        peaks = {"muon": recipe.muon_lr} if recipe.uses_muon else {"matrices": recipe.matrix_peak}
+        peaks["adamw"] = recipe.adamw_lr
+        return {name: peak * factor for name, peak in peaks.items()}
 
     def norm(self) -> Tensor:
         """Of the whole gradient."""
@@ -98,7 +89,7 @@ class Optimizer:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.recipe.clip, norm)
 
     def step(self) -> None:
-        for _, optimizer in self._each():
+        for optimizer in self.both.values():
             optimizer.step()
 
     def zero_grad(self) -> None:
@@ -107,17 +98,12 @@ class Optimizer:
 
     def state_bytes(self) -> int:
         """What the state takes after a step: a moment of Muon's, two of AdamW's."""
-        return sum(
-            len(KEYS[label == "muon"][1][-2:]) * p.nbytes
-            for label, optimizer in self._each()
-            for group in optimizer.param_groups
-            for p in group["params"]
-        )
+        return sum(len(KEYS[label][-2:]) * p.nbytes for label, p in self._owners())
 
     def state_tensors(self) -> dict[str, Tensor]:
         """All state, as tensors by name: ``adamw/<parameter>/exp_avg`` and so on."""
         found = {}
-        for label, optimizer in self._each():
+        for label, optimizer in self.both.items():
             for name, parameter in self.names.items():
                 for key, value in optimizer.state.get(parameter, {}).items():
                     found[f"{label}/{name}/{key}"] = value.detach()
@@ -125,7 +111,9 @@ class Optimizer:
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `state_tensors` gave, from a model of the same parameters."""
-        wrong = tensors.keys() ^ self._state_names() if tensors else set()  # none before a step
+        own: dict[Tensor, str] = {p: name for name, p in self.names.items()}
+        known = {f"{label}/{own[p]}/{key}" for label, p in self._owners() for key in KEYS[label]}
+        wrong = tensors.keys() ^ known if tensors else set()  # none before a step
         if wrong:
             raise ConfigError(
                 f"the optimiser's state is not of this model: {min(wrong)!r} is in only one of them"
@@ -135,30 +123,15 @@ class Optimizer:
             label, name, key = full.split("/")
             parameter = self.names[name]
             states[label].setdefault(parameter, {})[key] = tensor.to(parameter.device).clone()
-        for label, optimizer in self._each():
+        for label, optimizer in self.both.items():
             optimizer.state.clear()
             optimizer.state.update(states[label])
 
-    def _state_names(self) -> set[str]:
-        groups = self.muon.param_groups if self.muon is not None else []
-        matrices = {id(p) for group in groups for p in group["params"]}
-        return {
-            f"{label}/{name}/{key}"
-            for name, p in self.names.items()
-            for label, keys in [KEYS[id(p) in matrices]]
-            for key in keys
-        }
-
-    def _each(self) -> tuple[tuple[str, torch.optim.Optimizer], ...]:
-        both = ("muon", self.muon), ("adamw", self.adamw)
-        return tuple((name, each) for name, each in both if each is not None)
-
-
-def _adamw_peak(recipe: Recipe, kind: str) -> float:
-    """Of AdamW's parameters of one kind."""
-    if kind == MATRICES:
-        return recipe.matrix_peak
-    return recipe.adamw_lr * (recipe.coefficient_lr if kind == "coefficients" else 1.0)
+    def _owners(self) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter, with the optimiser that has it."""
+        for label, optimizer in self.both.items():
+            for group in optimizer.param_groups:
+                yield from ((label, p) for p in group["params"])
 
 
 def lr_factor(step: int, *, steps: int, warmup: int, final: float) -> float:

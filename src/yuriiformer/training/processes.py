@@ -86,9 +86,9 @@ class Processes:
 
     def share_tensors(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         """The leading process's tensors, known to all: others need no access to its disk."""
-        if self.group is None:
-            return dict(tensors or {})
         given = dict(tensors or {})
+        if self.group is None:
+            return given
         shapes = self.share([(name, t.shape, t.dtype) for name, t in given.items()])
         result = {}
         for name, shape, dtype in shapes:

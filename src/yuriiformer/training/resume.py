@@ -13,7 +13,7 @@ from yuriiformer.errors import ConfigError, RunError, did_you_mean
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.runs.checkpoint import LAST, Checkpoint, newest_whole
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training.listeners import Say
+from yuriiformer.training.journal import Say
 from yuriiformer.training.state import versions
 
 
@@ -29,7 +29,14 @@ def open_run(
         return None
     saved = folder.read_config()
     changes = _changes(saved, now["config"], now["data"])
-    _refuse(folder, changes, allow_changed)
+    unwanted = [name for name in changes if name not in allow_changed]
+    if unwanted:
+        pairs = [(name, *map(_show, changes[name])) for name in unwanted]
+        words = ", ".join(f"{name} {before} -> {after}" for name, before, after in pairs)
+        raise RunError(
+            f"{folder.path} was begun with another configuration: {words}. Give the same, or allow "
+            f"it with --allow-changed {' '.join(unwanted)}"
+        )
     elsewhere = differences({"": saved["resolved"]}, {"": now["resolved"]})
     for name, (before, after) in elsewhere.items():
         say(f"note: {name} was {before} and is now {after}: numbers agree up to rounding")
@@ -40,20 +47,6 @@ def open_run(
         entry = {"step": step, "fields": {name: list(change) for name, change in changes.items()}}
         folder.write_config({**saved, **now, "changes": [*saved.get("changes", []), entry]})
     return checkpoint
-
-
-def _refuse(
-    folder: RunFolder, changes: dict[str, tuple[Any, Any]], allow_changed: Sequence[str]
-) -> None:
-    """A run whose fields changed, unless they may."""
-    unwanted = [name for name in changes if name not in allow_changed]
-    if unwanted:
-        pairs = [(name, *map(_show, changes[name])) for name in unwanted]
-        words = ", ".join(f"{name} {before} -> {after}" for name, before, after in pairs)
-        raise RunError(
-            f"{folder.path} was begun with another configuration: {words}. Give the same, or allow "
-            f"it with --allow-changed {' '.join(unwanted)}"
-        )
 
 
 def _newest(folder: RunFolder, say: Say) -> Checkpoint | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +17,25 @@ import torch
 from yuriiformer.config import Compile, TrainConfig
 from yuriiformer.costs.run import RunCosts, run_costs
 from yuriiformer.data.store import TokenStore
+from yuriiformer.data.tokenizers import GPT2, Tokenizer, padded
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.device import compute_dtype
 from yuriiformer.runs.checkpoint import Checkpoint
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.training import rng
-from yuriiformer.training.batches import Batches
-from yuriiformer.training.coefficients import saturated
-from yuriiformer.training.corpus import data_identity, fill_vocabulary
-from yuriiformer.training.journal import Journal, open_journal
-from yuriiformer.training.listeners import Listener, Say, check_listeners
+from yuriiformer.training.journal import Journal, Listener, Say, open_journal, saturated
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
 from yuriiformer.training.resume import check_changed, open_run
-from yuriiformer.training.state import Saver, State, check_space, restore
-from yuriiformer.training.step import build_model
+from yuriiformer.training.state import Saver, State, check_space, restore, seed_generators
+from yuriiformer.training.step import Batches, build_model
 from yuriiformer.training.stop import Stopper
 from yuriiformer.training.trainer import Outcome, Trainer
 
 # Compilation takes about half a minute on a CPU and gains some 5 %: it pays for runs of more than
 # some ten minutes at 100 GFLOP/s (benchmarks/training_step.py measures both).
 WORTH_IT = 1e14
+LOOK = 1_000_000  # tokens of a file that does not say its vocabulary
+CHARACTERS = 1024  # more ids than a vocabulary of characters has
 
 MakeListener = Callable[[TrainConfig, RunCosts, State], Listener]
 
@@ -54,6 +53,14 @@ class Setting:
     @cached_property
     def costs(self) -> RunCosts:
         return run_costs(self.config, len(self.store.train))
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """Saved with the model, so that it can be used without the data."""
+        try:
+            return None if self.store.meta is None else self.store.tokenizer()
+        except ModuleNotFoundError:  # the library of trained ones is not needed to train
+            return None
 
     @property
     def resolved(self) -> dict[str, Any]:
@@ -73,13 +80,22 @@ def resolve(config: TrainConfig, data: str | Path) -> Setting:
     store = TokenStore.open(data)
     config = fill_vocabulary(config, store)
     processes = find_processes(config.machine.device)
-    return Setting(
-        config,
-        store,
-        processes,
-        Batches(store, config, processes),
-        compute_dtype(config.machine.precision, processes.device),
-    )
+    batches = Batches(store, config, processes)
+    dtype = compute_dtype(config.machine.precision, processes.device)
+    return Setting(config, store, processes, batches, dtype)
+
+
+def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
+    """The data's vocabulary. nanoGPT's files do not say theirs: GPT-2's, unless only few ids occur
+    in a part that is quick to read (characters)."""
+    if store.meta is not None:
+        return config.with_vocabulary(store.padded_vocab_size, store.vocab_size)
+    parts = [store.val[:LOOK], store.train[:LOOK]]
+    used = max((int(part.max()) + 1 for part in parts if len(part)), default=1)
+    if used <= CHARACTERS:  # then all must be read: a rare one may come late
+        used = store.used_vocab_size
+    size = used if used <= CHARACTERS else GPT2.vocab_size
+    return config.with_vocabulary(padded(size), size)
 
 
 def compiles(choice: Compile, device: torch.device, flops: float) -> bool:
@@ -126,10 +142,11 @@ def train(
         say: where remarks go (the leading process only).
     """
     check_changed(allow_changed)
-    check_listeners(config)
+    if config.output.wandb is not None and find_spec("wandb") is None:
+        raise ConfigError("--wandb needs its package: pip install wandb")
     here = resolve(config, data)
     processes = here.processes
-    speak = say if processes.leads else _quiet
+    speak = say if processes.leads else lambda text: None
     folder = RunFolder(out)
     resume = resume or (restarted() and folder.begun_by(job()))
     with Stopper(speak) as stopper, _settled(here), closing(folder):
@@ -149,7 +166,7 @@ def _begin(
     check_space(folder.checkpoints, costs.weights + costs.optimizer, costs.weights)
     now = {
         "config": here.config.to_dict(),
-        "data": {**data_identity(here.store), "folder": os.path.abspath(here.store.folder)},
+        "data": {**here.store.identity, "folder": os.path.abspath(here.store.folder)},
         "resolved": here.resolved,
         "plan": asdict(costs),
     }
@@ -187,15 +204,18 @@ def _trainer(
         processes,
         here.dtype,
         folder,
-        Saver(folder.checkpoints, model, optimizer, processes, {**config.to_dict(), **resolved}),
+        Saver(
+            folder.checkpoints,
+            model,
+            optimizer,
+            processes,
+            {**config.to_dict(), **resolved},
+            here.tokenizer,
+        ),
         stopper,
         processes.led(journal) or Journal(say),
         state,
     )
-
-
-def _quiet(text: str) -> None:
-    """What a process says that does not lead."""
 
 
 @contextmanager
@@ -214,7 +234,7 @@ def _settled(here: Setting) -> Iterator[None]:
         if config.machine.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
-    rng.seed_all(config.recipe.seed, processes.rank)
+    seed_generators(config.recipe.seed, processes.rank)
     try:
         yield
     finally:

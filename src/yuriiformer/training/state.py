@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
@@ -11,21 +12,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
 import yuriiformer
+from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import CheckpointError, ConfigError, one_line
 from yuriiformer.files import in_bytes, write_json
 from yuriiformer.model.files import WEIGHTS, write_model
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.runs.checkpoint import (
-    LAST,
-    PREVIOUS,
-    Checkpoint,
-    write_checkpoint,
-)
-from yuriiformer.training import rng
+from yuriiformer.model.parameters import tensor_seed
+from yuriiformer.runs.checkpoint import LAST, PREVIOUS, Checkpoint, write_checkpoint
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 
@@ -56,6 +54,46 @@ def versions() -> dict[str, str]:
     }
 
 
+# The package does not draw from the generators below, but a third-party oracle (with dropout, say)
+# may.
+
+
+def seed_generators(seed: int, rank: int) -> None:
+    """Start every generator from (seed, rank)."""
+    number = tensor_seed(seed, f"process {rank}") & 0xFFFF_FFFF
+    torch.manual_seed(number)
+    random.seed(number)
+    np.random.seed(number)
+
+
+def generator_states(device: torch.device) -> dict[str, Any]:
+    """The state of Python's, NumPy's, torch's and this process's GPU's generators."""
+    version, words, gauss = random.getstate()
+    kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    state: dict[str, Any] = {
+        "python": [version, list(words), gauss],
+        "numpy": [kind, [int(key) for key in keys], position, has_gauss, cached],
+        "torch": bytes(torch.get_rng_state().tolist()).hex(),
+    }
+    if device.type == "cuda":
+        state["cuda"] = bytes(torch.cuda.get_rng_state(device).tolist()).hex()
+    return state
+
+
+def restore_generators(state: dict[str, Any], device: torch.device) -> None:
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+    torch.set_rng_state(_bytes(state["torch"]))
+    if "cuda" in state and device.type == "cuda":
+        torch.cuda.set_rng_state(_bytes(state["cuda"]), device)
+
+
+def _bytes(text: str) -> torch.Tensor:
+    return torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8)
+
+
 @dataclass(frozen=True)
 class Saver:
     """Writes a run's checkpoints. Every process must call; the leading one writes."""
@@ -65,34 +103,39 @@ class Saver:
     optimizer: Optimizer
     processes: Processes
     config: dict[str, Any] = field(repr=False)
+    tokenizer: Tokenizer | None = None
 
     def save_last(self, state: State, before: Callable[[], None] = lambda: None) -> None:
         """All that is needed to resume; the one before is kept, should this one be damaged.
 
         ``before`` is done first, by the leading process: what the checkpoint relies on.
         """
-        generators = self.processes.collect(rng.capture(self.processes.device))
+        generators = self.processes.collect(generator_states(self.processes.device))
         if not self.processes.leads:
             return
         before()
 
         def write(part: Path) -> None:
-            write_model(self.model, part)
+            write_model(self.model, part, self.tokenizer)
             save_file(self.optimizer.state_tensors(), part / OPTIMIZER)
             extra = {
                 "generators": generators,
                 "config": self.config,
                 "processes": self.processes.size,
+                "threads": torch.get_num_threads(),
+                "versions": versions(),
             }
-            threads = {"threads": torch.get_num_threads()}
-            write_json(part / STATE, {**asdict(state), **extra, **threads, "versions": versions()})
+            write_json(part / STATE, {**asdict(state), **extra})
 
         self._write(LAST, write, state.step, self.folder / PREVIOUS)
 
     def save_model(self, name: str, step: int, val_loss: float | None) -> None:
         """The weights alone, as ``best`` or ``final``."""
         if self.processes.leads:
-            self._write(name, lambda part: write_model(self.model, part), step, None, val_loss)
+            self._write(name, self._write_model, step, None, val_loss)
+
+    def _write_model(self, part: Path) -> None:
+        write_model(self.model, part, self.tokenizer)
 
     def _write(
         self, name: str, write: Any, step: int, keep: Path | None, val_loss: float | None = None
@@ -154,9 +197,9 @@ def restore(
         optimizer.load_state_tensors(processes.share_tensors(moments))
         generators = saved["generators"]
         if processes.rank < len(generators):
-            rng.restore(generators[processes.rank], processes.device)
+            restore_generators(generators[processes.rank], processes.device)
         else:  # more processes than before: new ones start from the step they join at
-            rng.seed_all(seed + saved["step"], processes.rank)
+            seed_generators(seed + saved["step"], processes.rank)
         return State(**{each.name: saved[each.name] for each in fields(State)})
     except (ConfigError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(

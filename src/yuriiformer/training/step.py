@@ -1,21 +1,88 @@
-"""One optimiser step: the gradient of the whole batch, clipped, applied."""
+"""One optimiser step: its batches, for one process of several; their gradient, clipped, applied."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from yuriiformer.config import TrainConfig
+from yuriiformer.data.order import BatchOrder
+from yuriiformer.data.store import TokenStore
+from yuriiformer.errors import DataError
+from yuriiformer.evaluation.validation import (
+    Batch,
+    Windows,
+    exact_windows,
+    load_batch,
+    protocol_windows,
+)
 from yuriiformer.model.device import autocast
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.training.batches import MicroBatch
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Inputs, targets, and the share of the process's mean gradient that is theirs."""
+
+    batch: Batch
+    weight: float
+
+
+class Batches:
+    """What a process sees at each step; what all of them see does not depend on their number."""
+
+    def __init__(self, store: TokenStore, config: TrainConfig, processes: Processes) -> None:
+        self.store, self.processes = store, processes
+        self.context = config.model.context
+        self.micro_batch = config.machine.micro_batch
+        self.sequences = config.recipe.sequences
+        self.order = BatchOrder(len(store.train), self.context, self.sequences, config.recipe.seed)
+        self._shares(0)  # or it says why not
+        self.validated: Windows | None = None
+        if config.validation.eval_every:
+            count = config.validation.eval_sequences
+            try:
+                self.validated = protocol_windows(store, self.context, count)
+            except DataError as error:
+                raise DataError(f"{error}: prepare more text, or --eval-every 0") from None
+
+    def training(self, step: int) -> list[MicroBatch]:
+        """This process's micro-batches of a step.
+
+        Processes average their gradients, so a micro-batch of n of the step's S sequences counts
+        n · processes / S: right also where shares differ.
+        """
+        scale, device = self.processes.size / self.sequences, self.processes.device
+        found = []
+        for starts in self._shares(step):
+            batch = load_batch(self.store, "train", starts, self.context, device)
+            found.append(MicroBatch(batch, len(starts) * scale))
+        return found
+
+    def _shares(self, step: int) -> list[NDArray[np.int64]]:
+        rank, size = self.processes.rank, self.processes.size
+        return self.order.micro_batches(
+            step, process=rank, processes=size, micro_batch=self.micro_batch
+        )
+
+    def validation(self, *, exact: bool) -> tuple[Iterator[Batch], int]:
+        """This process's part of the validation (by the protocol, or exact) in micro-batches, and
+        how many of them every process has at least."""
+        windows = exact_windows(self.store, self.context) if exact else self.validated
+        assert windows is not None
+        rank, size, device = self.processes.rank, self.processes.size, self.processes.device
+        common = -(-(len(windows.starts) // size) // self.micro_batch)
+        return windows.batches(self.micro_batch, device, rank, size), common
 
 
 def build_model(config: TrainConfig, seed: int | None = None) -> YuriiFormer:

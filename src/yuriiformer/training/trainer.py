@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,20 +13,18 @@ from torch.nn.parallel import DistributedDataParallel
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import CheckpointError, NonFiniteError
-from yuriiformer.evaluation.validation import Batch, own_devices, total_loss
+from yuriiformer.evaluation.validation import own_devices, total_loss
 from yuriiformer.files import write_json
 from yuriiformer.model.device import autocast
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.checkpoint import BEST, FINAL, read_checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Record
-from yuriiformer.training.batches import Batches
-from yuriiformer.training.coefficients import coefficient_record
-from yuriiformer.training.journal import Journal
+from yuriiformer.training.journal import Journal, coefficient_record
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.state import Saver, State
-from yuriiformer.training.step import StepResult, accumulate, train_step
+from yuriiformer.training.step import Batches, StepResult, accumulate, train_step
 from yuriiformer.training.stop import Stopper
 
 Outcome = Literal["finished", "stopped"]
@@ -55,15 +52,12 @@ class Trainer:
         if self.processes.share(self.processes.leads and done and self._final_stands()):
             return "finished"
         module = self._parallel()
-        if self.state.pending is not None or self.state.step == 0:
-            record = self.state.pending or {"step": 0}
-            if not self._conclude(record):
-                return self._stop()
+        owes = self.state.pending is not None or self.state.step == 0  # a validation
+        if owes and not self._conclude(self.state.pending or {"step": 0}):
+            return self._stop()
         while self.state.step < steps:
             stop, record = self._train(module)
-            if not self._conclude(record):
-                return self._stop()
-            if stop:
+            if not self._conclude(record) or stop:
                 return self._stop()
             if self.state.step % self.config.output.save_every == 0 and self.state.step < steps:
                 self._save(hard=False)
@@ -150,15 +144,17 @@ class Trainer:
 
     def _losses(self, *, exact: bool) -> Record | None:
         """Of a validation; None if some process was asked to stop meanwhile."""
-        loss = self._validate(*self.batches.validation())
-        if loss is None or not exact:
-            return None if loss is None else {"val_loss": loss}
-        whole = self._validate(*self.batches.exact())
-        return None if whole is None else {"val_loss": loss, "exact_loss": whole}
+        found: Record = {}
+        for name in ("val_loss", "exact_loss") if exact else ("val_loss",):
+            loss = self._validate(exact=name == "exact_loss")
+            if loss is None:
+                return None
+            found[name] = loss
+        return found
 
-    def _validate(self, batches: Iterator[Batch], common: int) -> float | None:
-        """The mean loss over all processes' batches, of which each has ``common`` at least; None if
-        some process was asked to stop meanwhile."""
+    def _validate(self, *, exact: bool) -> float | None:
+        """The mean loss over all processes' batches; None if some process was asked to stop."""
+        batches, common = self.batches.validation(exact=exact)
         asked = 0
 
         def stop() -> bool:
@@ -183,9 +179,8 @@ class Trainer:
                 rule = self.config.model.rule.name
                 self._report({"validation": True, "step": step, "rule": rule, "loss": str(loss)})
                 raise NonFiniteError(
-                    f"the validation loss after step {step} is {loss} (rule "
-                    f"{self.config.model.rule.name!r}): a lower learning rate may help; "
-                    "checkpoints/last is intact"
+                    f"the validation loss after step {step} is {loss} (rule {rule!r}): a lower "
+                    "learning rate may help; checkpoints/last is intact"
                 )
             return
         if self.state.best_loss is None or loss < self.state.best_loss:
@@ -200,20 +195,18 @@ class Trainer:
         micro_losses = self.processes.collect(result.micro_losses)
         rule = self.config.model.rule.name
         what = f"loss {result.loss}, gradient norm {result.grad_norm}"
-        skip = self.config.recipe.on_nonfinite == "skip"
-        if self.processes.leads:
-            report = {
-                "step": step,
-                "rule": rule,
-                "loss": str(result.loss),
-                "grad_norm": str(result.grad_norm),
-                "starts": self.batches.order.starts(step).tolist(),
-                "micro_batch": self.config.machine.micro_batch,
-                "losses_of_processes": [[str(loss) for loss in each] for each in micro_losses],
-                "parameters_without_finite_gradient": list(result.bad_gradients),
-            }
-            self._report(report)
-        if skip:
+        report = {
+            "step": step,
+            "rule": rule,
+            "loss": str(result.loss),
+            "grad_norm": str(result.grad_norm),
+            "starts": self.batches.order.starts(step).tolist(),
+            "micro_batch": self.config.machine.micro_batch,
+            "losses_of_processes": [[str(loss) for loss in each] for each in micro_losses],
+            "parameters_without_finite_gradient": list(result.bad_gradients),
+        }
+        self._report(report)
+        if self.config.recipe.on_nonfinite == "skip":
             self.journal.say(f"step {step} is skipped: {what} (see {self.folder.nonfinite_file})")
             return
         raise NonFiniteError(

@@ -1,6 +1,6 @@
 """Tales: an endless corpus of children's stories whose log-probability is known exactly.
 
-A story is a walk through a small grammar (``grammar.txt``, ``words``). Every choice on
+A story is a walk through a small grammar (``grammar.txt``, ``words.txt``). Every choice on
 the way has a known probability, and the text determines the choices: wherever the walk may go
 several ways, no beginning of one way is a beginning of another (the tests prove it of the whole
 grammar).
@@ -22,8 +22,7 @@ from hashlib import sha256
 from random import Random
 from typing import NamedTuple
 
-from yuriiformer.data.tales.tree import Bound, Choice, Draw, Parts, Use, Weighted, root
-from yuriiformer.data.tales.words import POOLS
+from yuriiformer.data.tales.tree import POOLS, Bound, Choice, Draw, Parts, Use, Weighted, root
 from yuriiformer.errors import YuriiError
 
 
@@ -140,7 +139,8 @@ class _Reader:
         return True
 
 
-def _write(seed: int, index: int, picks: list[Pick] | None = None) -> tuple[str, float]:
+def story_and_nats(seed: int, index: int, picks: list[Pick] | None = None) -> tuple[str, float]:
+    """A story and -log of its probability, in nats; the choices made are added to ``picks``."""
     digest = sha256(f"tale {seed} {index}".encode()).digest()
     writer = _Writer(Random(int.from_bytes(digest[:8], "big")).random, [], picks)
     said: list[str] = []
@@ -158,7 +158,7 @@ def _read(text: str) -> _Reader:
 
 def story(seed: int, index: int) -> str:
     """The ``index``-th story of ``seed``: plain ASCII, paragraphs separated by a newline."""
-    return _write(seed, index)[0]
+    return story_and_nats(seed, index)[0]
 
 
 def stories(seed: int = 0, start: int = 0) -> Iterator[str]:
@@ -168,20 +168,8 @@ def stories(seed: int = 0, start: int = 0) -> Iterator[str]:
         start += 1
 
 
-def story_and_nats(seed: int, index: int) -> tuple[str, float]:
-    """A story and -log of its probability, in nats."""
-    return _write(seed, index)
-
-
-def choices_made(seed: int, index: int) -> list[Pick]:
-    """The choices the writer made for a story, in order."""
-    picks: list[Pick] = []
-    _write(seed, index, picks)
-    return picks
-
-
 def choices(text: str) -> list[Pick]:
-    """The same choices, read off the text."""
+    """The choices that a story was written by, read off its text."""
     return _read(text).picks
 
 

@@ -1,4 +1,9 @@
-"""The tree that a tale is a walk through, compiled from the grammar's text."""
+"""The words of the tales, and the tree that a tale is a walk through, from their texts.
+
+A word has all the forms that the grammar asks for, so that a character keeps the right pronoun and
+a dish the right filling wherever they are mentioned. No word of a pool is the beginning of another
+one, in any form that a story may introduce it by: that is how a reader knows it.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,61 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple, TypeAlias
 
-from yuriiformer.data.tales.words import POOLS
-
 Word: TypeAlias = tuple[str, ...]  # a word in all its forms
 Bound: TypeAlias = dict[str, Word]  # what each slot of the story stands for
+
+
+_HE = ("he", "him", "his", "He", "His", "boy")
+_SHE = ("she", "her", "her", "She", "Her", "girl")
+_PRONOUNS = ("it", "he", "him", "his", "He", "His")
+
+
+class Pool(NamedTuple):
+    """Words with the same forms; the first form is called ``it``."""
+
+    forms: tuple[str, ...]
+    words: tuple[tuple[str, ...], ...]
+
+
+def with_article(words: str) -> str:
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+
+def _pool(kind: str, forms: tuple[str, ...], text: str) -> Pool:
+    if kind == "table":
+        rows = [[cell.strip() for cell in line.split("|")] for line in text.split("\n")]
+        if "a" in forms:
+            rows = [[first, with_article(first), *rest] for first, *rest in rows]
+        return Pool(forms, tuple(map(tuple, rows)))
+    if kind == "people":
+        names = [(name, _SHE if i % 2 else _HE) for i, name in enumerate(text.split())]
+        words = [(name, *own, f"{own[-1]} named {name}") for name, own in names]
+        return Pool((*_PRONOUNS, "boy", "born"), tuple(words))
+    listed = [" ".join(word.split()) for word in text.split(",")]
+    if kind == "kin":
+        kin = [(name, *(_HE if i % 2 else _SHE)[:-1]) for i, name in enumerate(listed)]
+        return Pool(_PRONOUNS, tuple(kin))
+    if kind == "nouns":
+        return Pool(("it", "a"), tuple((word, with_article(word)) for word in listed))
+    return Pool(("it",), tuple((word,) for word in listed))
+
+
+def _text(name: str) -> str:
+    """A file of this folder, comments left out."""
+    text = resources.files("yuriiformer.data.tales").joinpath(name).read_text("utf-8")
+    return "\n".join(line.rstrip() for line in text.split("\n") if not line.startswith("#"))
+
+
+def _read() -> dict[str, Pool]:
+    found = {}
+    for block in _text("words.txt").strip().split("\n\n"):
+        head, _, words = block.partition("\n")
+        name, kind, *forms = head.split()
+        found[name] = _pool(kind, tuple(forms), words.replace("|\n", "|").strip())
+    return found
+
+
+POOLS = _read()
 
 
 class Use(NamedTuple):
@@ -118,13 +174,7 @@ class _Compiler:
         return Draw(slot, pool, place, tuple(apart.split(",")) if apart else ())
 
 
-def _grammar() -> str:
-    """The text of the grammar, comments left out."""
-    text = resources.files("yuriiformer.data.tales").joinpath("grammar.txt").read_text("utf-8")
-    return "\n".join(line for line in text.split("\n") if not line.startswith("#"))
-
-
 @cache
 def root() -> Choice:
     """The grammar, compiled when the first story is told or read."""
-    return _Compiler(_grammar()).rule("story")
+    return _Compiler(_text("grammar.txt")).rule("story")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -164,16 +165,7 @@ def _box_width(box: Box) -> float:
 
 def _length(label: str) -> int:
     """About how many characters a formula shows: a command shows one, a brace none."""
-    shown, command = 0, False
-    for character in label:
-        if character == "\\":
-            shown, command = shown + 1, True
-        elif command and character.isalpha():
-            continue
-        else:
-            command = False
-            shown += character not in "{}_^ \\!"
-    return shown
+    return len(re.sub(r"[{}_^ !]", "", re.sub(r"\\[A-Za-z]*", "c", label)))
 
 
 def _math(label: str) -> str:

@@ -121,7 +121,7 @@ class Indices:
 class Writer:
     """An expression as Unicode text; `LatexWriter` overrides how the parts look."""
 
-    def __init__(self, indices: Indices | None = None) -> None:
+    def __init__(self, indices: Indices) -> None:
         self.indices = indices
 
     def write(self, node: Expr) -> str:
@@ -131,9 +131,7 @@ class Writer:
         if isinstance(node, Number):
             return self.number(node.value), ATOM
         if isinstance(node, Name):
-            return self.symbol(
-                self.indices.read(node.id) if self.indices else Symbol(node.id)
-            ), ATOM
+            return self.symbol(self.indices.read(node.id)), ATOM
         if isinstance(node, Negate):
             return "−" + self._within(node.operand, PRODUCT), SUM
         if isinstance(node, Call):

@@ -60,12 +60,11 @@ def extra_small(rule: Rule) -> ExtraParameters:
 
 def describe(rule: Rule) -> dict[str, Any]:
     """Everything about a rule as plain data."""
-    extra = extra_small(rule)
     return {
         **rule.to_dict(),
         "oracle_calls": rule.oracle_calls,
         "norm_calls": rule.norm_calls,
-        "extra_parameters_small": extra.total,
+        "extra_parameters_small": extra_small(rule).total,
         "unicode": unicode_equations(rule),
         "latex": latex_equations(rule),
     }

@@ -1,5 +1,8 @@
-"""Other people's GPT-2 as models of the plain transformer's rule: Hugging Face's folders, nanoGPT's
-checkpoints. Both name their tensors alike. Nothing in them is executed."""
+"""Models in other formats: Hugging Face's GPT-2, nanoGPT's checkpoints, this package's own exports.
+
+The first two become models of the plain transformer's rule; both name their tensors alike. Only
+files are read: transformers is not needed, and nothing in a file is executed.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,24 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from yuriiformer.data.tokenizers import GPT2, padded
-from yuriiformer.errors import ModelFileError, one_line
+from yuriiformer.data.tokenizers import (
+    GPT2,
+    TOKENIZER_FILE,
+    Tokenizer,
+    find_fast_tokenizer,
+    load_tokenizer,
+    padded,
+)
+from yuriiformer.errors import ConfigError, ModelFileError, RuleError, one_line
+from yuriiformer.files import read_json
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.methods.interpreter import LAYER_NORM_EPS
 from yuriiformer.model.config import Gelu, ModelConfig
+from yuriiformer.model.files import compare_tensors
 from yuriiformer.model.model import YuriiFormer
 
+EXPORTED = "yuriiformer"  # the model_type of an export, and its prefix for our configuration
+Read = tuple[YuriiFormer, Tokenizer | None, Path]  # the model, its tokeniser, its weights' file
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
 GELU: dict[str, Gelu] = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "exact"}
 USUAL: dict[str, Any] = {  # with any other value it is another function
@@ -40,11 +54,7 @@ SIZES = {
     "vocab_size": "vocab_size",
     "context": "block_size",
 }
-TABLES = {
-    "wte.weight": "starts.X_0.tokens.weight",
-    "wpe.weight": "starts.X_0.positions.weight",
-    "ln_f": "norm",
-}
+TABLES = {"wte": "starts.X_0.tokens", "wpe": "starts.X_0.positions", "ln_f": "norm"}
 LAYERS = {
     "ln_1": "attn.norm",
     "attn.c_attn": "attn.qkv",
@@ -62,10 +72,50 @@ def import_gpt2(folder: str | Path) -> YuriiFormer:
 
     Nothing in it is executed. Its dropout is left behind.
     """
-    folder = Path(folder)
+    return read_gpt2(Path(folder))[0]
+
+
+def read_gpt2(folder: Path) -> Read:
+    """The same with its tokeniser: the one in the folder, or GPT-2's where the vocabulary is."""
     data = _read_config(folder)
     config = _model_config(data, folder / CONFIG)
-    return build_gpt2(config, _read_weights(folder), folder, transposed=True)
+    tensors, weights = _read_weights(folder)
+    model = build_gpt2(config, tensors, folder, transposed=True)
+    return model, _tokenizer(folder, config), weights
+
+
+def _tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
+    if (folder / TOKENIZER_FILE).is_file():
+        return find_fast_tokenizer(folder)
+    return GPT2() if config.real_vocab == GPT2.vocab_size else None
+
+
+def read_export(folder: Path) -> Read:
+    """What ``yurii export`` wrote."""
+    data, path = _read_config(folder), folder / CONFIG
+    known = data.get(EXPORTED)
+    if not isinstance(known, dict):
+        raise ModelFileError(f"{path} has no model's configuration under {EXPORTED!r}")
+    try:
+        model = YuriiFormer(ModelConfig.from_dict(known), seed=None)
+    except (ConfigError, RuleError, TypeError) as error:
+        raise ModelFileError(f"{path}: {error}") from None
+    tensors, weights = _read_weights(folder)
+    own = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    compare_tensors(weights, model.state_dict(), own)
+    model.load_state_dict(own, assign=True)
+    return model, _exported_tokenizer(folder), weights
+
+
+def _exported_tokenizer(folder: Path) -> Tokenizer | None:
+    """With the name that it had here, which transformers keep for us."""
+    if not (folder / TOKENIZER_FILE).is_file():
+        return None
+    name = read_json(folder / "tokenizer_config.json").get(EXPORTED)
+    found = find_fast_tokenizer(folder)
+    if not isinstance(name, str) or name == found.name:
+        return found
+    return load_tokenizer(name, folder, found.end_of_text)
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -109,10 +159,10 @@ def _model_config(data: dict[str, Any], path: Path) -> ModelConfig:
     )
 
 
-def _read_weights(folder: Path) -> dict[str, Tensor]:
+def _read_weights(folder: Path) -> tuple[dict[str, Tensor], Path]:
     if (folder / WEIGHTS).is_file():
         try:
-            return load_file(folder / WEIGHTS)
+            return load_file(folder / WEIGHTS), folder / WEIGHTS
         except (SafetensorError, OSError, ValueError) as error:
             raise ModelFileError(f"{folder / WEIGHTS} is not a safetensors file: {error}") from None
     path = folder / PICKLE
@@ -124,7 +174,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     tensors = read_pickle(path)
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise ModelFileError(f"{path} is not a table of tensors")
-    return tensors
+    return tensors, path
 
 
 def import_nanogpt(path: str | Path) -> YuriiFormer:
@@ -133,7 +183,11 @@ def import_nanogpt(path: str | Path) -> YuriiFormer:
     Only tensors and plain values are read: a file with anything else is not loaded.
     The GELU is exact, as nanoGPT's has been since its first months.
     """
-    path = Path(path)
+    return read_nanogpt(Path(path))[0]
+
+
+def read_nanogpt(path: Path) -> Read:
+    """The same, with GPT-2's tokeniser where the vocabulary is GPT-2's: the file does not say."""
     if not path.is_file():
         raise ModelFileError(f"no file {str(path)!r}")
     arguments, tensors = _parts(read_pickle(path), path)
@@ -147,7 +201,8 @@ def import_nanogpt(path: str | Path) -> YuriiFormer:
         valid_vocab=GPT2.vocab_size if vocabulary == padded(GPT2.vocab_size) else None,
         bias=bool(arguments.get("bias", True)),
     )
-    return build_gpt2(config, tensors, path, transposed=False)
+    model = build_gpt2(config, tensors, path, transposed=False)
+    return model, _tokenizer(path, config), path
 
 
 def _parts(data: Any, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -161,19 +216,13 @@ def _parts(data: Any, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return arguments, {name.removeprefix(COMPILED): tensor for name, tensor in tensors.items()}
 
 
-def own_name(name: str) -> str | None:
-    """Our name of one of their tensors; None if we have none."""
-    if name in TABLES:
-        return TABLES[name]
-    stem, _, kind = name.rpartition(".")
-    layer = re.fullmatch(r"h\.(\d+)\.(.+)", stem)
-    if kind not in ("weight", "bias"):
-        return None
-    if stem in TABLES:
-        return f"{TABLES[stem]}.{kind}"
-    if layer and layer[2] in LAYERS:
-        return f"blocks.{layer[1]}.{LAYERS[layer[2]]}.{kind}"
-    return None
+def _own_names(layers: int) -> dict[str, str]:
+    """Our name of each of their tensors."""
+    names = dict(TABLES)
+    for layer in range(layers):
+        names |= {f"h.{layer}.{one}": f"blocks.{layer}.{two}" for one, two in LAYERS.items()}
+    kinds = ("weight", "bias")
+    return {f"{one}.{kind}": f"{other}.{kind}" for one, other in names.items() for kind in kinds}
 
 
 def build_gpt2(
@@ -185,7 +234,7 @@ def build_gpt2(
     """
     table = tensors.get("transformer.wte.weight", tensors.get("wte.weight"))
     model = YuriiFormer(config, seed=None)
-    wanted = model.state_dict()
+    names, wanted = _own_names(config.n_layer), model.state_dict()
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         short = name.removeprefix("transformer.")
@@ -197,7 +246,7 @@ def build_gpt2(
                     f"{source}: the output projection is not the token table; a YuriiFormer's is"
                 )
             continue
-        own = own_name(short)
+        own = names.get(short)
         if own is None or own not in wanted:
             raise ModelFileError(f"{source} holds {name!r}, which GPT-2 of this size does not have")
         is_map = short.startswith("h.") and tensor.ndim == 2

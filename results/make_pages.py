@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from yuriiformer.comparison.archive import read_archive
+from yuriiformer.comparison.archive import is_archive, read_archive
 from yuriiformer.comparison.paper import paper_figure
 from yuriiformer.comparison.record import SuiteRecord
 from yuriiformer.methods.catalog import paper
@@ -153,9 +153,16 @@ def screening_table() -> str:
         calls = " + ".join(map(str, run.rule.oracle_calls.values()))
         each = ", ".join(f"{own[seed]:.4f}" for seed in sorted(own))
         difference = np.mean([own[seed] - base[seed] for seed in both]) if both else None
-        rows.append([label, calls, f"{(run.plan('all_parameters') or 0) / 1e6:.2f} M", each,
-                     f"{np.mean(list(own.values())):.4f}",
-                     "" if difference is None else f"{difference:+.4f}".replace("-", "−")])  # fmt: skip
+        rows.append(
+            [
+                label,
+                calls,
+                f"{(run.plan('all_parameters') or 0) / 1e6:.2f} M",
+                each,
+                f"{np.mean(list(own.values())):.4f}",
+                "" if difference is None else f"{difference:+.4f}".replace("-", "−"),
+            ]
+        )
     heads = ["arm", "calls", "parameters", "exact loss, per seed", "mean", "difference"]
     return markdown(heads, rows)
 
@@ -215,16 +222,11 @@ def readings_table() -> str:
                      "IMEX pairs in the paper's order"], rows)  # fmt: skip
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    "rates": rates_table,
-    "best of the rates": best_table,
-    "screening": screening_table,
-    "readings": readings_table,
-}
-PAGES: dict[Path, tuple[str, ...]] = {
-    PAGE: ("rates", "screening", "readings"),
-    README: ("best of the rates",),
-}
+TABLES: dict[str, Callable[[], str]] = {"rates": rates_table, "best of the rates": best_table}
+PAGES: dict[Path, tuple[str, ...]] = {PAGE: ("rates",), README: ("best of the rates",)}
+if is_archive(STUDY / "screening"):
+    TABLES |= {"screening": screening_table, "readings": readings_table}
+    PAGES[PAGE] = ("rates", "screening", "readings")
 
 
 def filled(page: str, names: Sequence[str]) -> str:

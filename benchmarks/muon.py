@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 import yuriiformer as yf
-from yuriiformer.model.parameters import MATRICES, parameter_groups
+from yuriiformer.model.parameters import MATRICES, named_groups
 from yuriiformer.training.muon import Muon
 
 LR, MOMENTUM, STEPS = 0.02, 0.95, 5
@@ -32,7 +32,7 @@ def matrices(layers: int, width: int) -> list[Tensor]:
     heads = next(h for h in (6, 4, 2, 1) if width % h == 0)
     config = yf.ModelConfig(n_layer=layers, n_head=heads, d_model=width, vocab_size=64, context=8)
     model = yf.YuriiFormer(config)
-    groups = [g for g in parameter_groups(model) if g.kind == MATRICES]
+    groups = [g for g in named_groups(model) if g.kind == MATRICES]
     return [model.get_parameter(name).detach() for g in groups for name in g.names]
 
 

@@ -181,9 +181,17 @@ class TrainConfig:
     def tokens_per_step(self) -> int:
         return self.recipe.sequences * self.model.context
 
-    def with_vocabulary(self, vocab_size: int, valid_vocab: int | None) -> TrainConfig:
-        model = replace(self.model, vocab_size=vocab_size, valid_vocab=valid_vocab)
-        return replace(self, model=model)
+    def with_(self, **values: Any) -> TrainConfig:
+        """The same with other values of some fields, each by its own name, whichever part it is
+        in: ``config.with_(steps=10, d_model=64)``."""
+        parts = {name: getattr(self, name) for name in ("model", *PARTS)}
+        homes = {each.name: name for name, part in parts.items() for each in fields(part)}
+        changed: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            if name not in homes:
+                raise ConfigError(f"unknown field {name!r}{did_you_mean(name, homes)}")
+            changed.setdefault(homes[name], {})[name] = value
+        return replace(self, **{name: replace(parts[name], **new) for name, new in changed.items()})
 
     def to_dict(self) -> dict[str, Any]:
         parts = {name: asdict(getattr(self, name)) for name in PARTS}

@@ -145,7 +145,7 @@ def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig
                 f"vocab_size={flags.vocab_size} is more than token files can hold: at most "
                 f"{MOST_TOKENS}"
             )
-        return config.with_vocabulary(flags.vocab_size, None)
+        return config.with_(vocab_size=flags.vocab_size, valid_vocab=None)
     return config
 
 

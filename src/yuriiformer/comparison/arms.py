@@ -48,7 +48,7 @@ class ArmSpec:
 
     def config(self, preset_name: str, seed: int, common: Mapping[str, Any]) -> TrainConfig:
         settings = {**common, **self.settings, "seed": seed}
-        return configured(preset(preset_name, self.rule), settings)
+        return preset(preset_name, self.rule).with_(**settings)
 
 
 def slug(text: str) -> str:
@@ -180,17 +180,6 @@ def _convert(name: str, kind: Any, text: str) -> Any:
     if get_origin(kind) is Literal and text not in get_args(kind):
         raise ConfigError(f"{name}={text!r} is not one of {', '.join(get_args(kind))}")
     return text
-
-
-def configured(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
-    """A configuration with fields set, wherever they belong."""
-    changed = {}
-    for name in ("model", *PARTS):
-        part = getattr(config, name)
-        own = {each.name for each in fields(part)}
-        mine = {key: value for key, value in settings.items() if key in own}
-        changed[name] = replace(part, **mine) if mine else part
-    return TrainConfig(**changed)
 
 
 def _axis(text: str) -> list[tuple[str, str]]:

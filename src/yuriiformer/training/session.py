@@ -89,13 +89,13 @@ def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
     """The data's vocabulary. nanoGPT's files do not say theirs: GPT-2's, unless only few ids occur
     in a part that is quick to read (characters)."""
     if store.meta is not None:
-        return config.with_vocabulary(store.padded_vocab_size, store.vocab_size)
+        return config.with_(vocab_size=store.padded_vocab_size, valid_vocab=store.vocab_size)
     parts = [store.val[:LOOK], store.train[:LOOK]]
     used = max((int(part.max()) + 1 for part in parts if len(part)), default=1)
     if used <= CHARACTERS:  # then all must be read: a rare one may come late
         used = store.used_vocab_size
     size = used if used <= CHARACTERS else GPT2.vocab_size
-    return config.with_vocabulary(padded(size), size)
+    return config.with_(vocab_size=padded(size), valid_vocab=size)
 
 
 def compiles(choice: Compile, device: torch.device, flops: float) -> bool:

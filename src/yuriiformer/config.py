@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tomllib
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from yuriiformer.errors import ConfigError, did_you_mean, one_line, whole_number
+from yuriiformer.methods.rule import Rule
 from yuriiformer.model.config import ModelConfig, Precision
 
 Matrices = Literal["muon", "adamw"]
@@ -219,23 +221,58 @@ def _renamed(data: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "recipe": {**rest.get("recipe", {}), **moved}, "output": output}
 
 
-def read_config(path: Path) -> TrainConfig:
-    """From a file: a configuration alone, a run's ``config.json`` or an archived run, which have
-    one in them."""
+def read_settings(path: Path) -> dict[str, Any]:
+    """What a configuration file says: JSON, TOML or YAML; also a run's ``config.json`` or an
+    archived run, which have a whole configuration in them."""
     try:
         raw = path.read_bytes()
-        data = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+        data = _parsed(gzip.decompress(raw) if path.suffix == ".gz" else raw, path.suffix)
     except (OSError, EOFError, zlib.error) as error:
         said = getattr(error, "strerror", None) or one_line(error)
         raise ConfigError(f"{path} cannot be read: {said}") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON: {one_line(error)}") from None
-    if not isinstance(data, dict):
+        kind = KINDS.get(path.suffix, "JSON")
+        raise ConfigError(f"{path} is not {kind}: {one_line(error)}") from None
+    found = data.get("config", data) if isinstance(data, dict) else data
+    if not isinstance(found, dict):
         raise ConfigError(f"{path} is no configuration: it holds no object")
+    return found
+
+
+def _parsed(raw: bytes, suffix: str) -> Any:
+    if suffix == ".toml":
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    if suffix not in KINDS:
+        return json.loads(raw)
     try:
-        return TrainConfig.from_dict(data.get("config", data))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        import yaml  # noqa: PLC0415  only here
+    except ModuleNotFoundError:
+        raise ConfigError("a YAML file needs the package 'pyyaml': write TOML or JSON") from None
+    try:
+        return yaml.safe_load(raw)
+    except yaml.YAMLError as error:
+        raise ValueError(one_line(error)) from None
+
+
+KINDS = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
+
+
+def is_whole(data: Mapping[str, Any]) -> bool:
+    """Whether these are all parts of a configuration, not some fields of one."""
+    return all(isinstance(_renamed(data).get(name), Mapping) for name in ("model", *PARTS))
+
+
+def some_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by their own names, whether they stand alone or within their part."""
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        if name in ("model", *PARTS) and isinstance(value, Mapping):
+            found |= value
+        else:
+            found[name] = value
+    if isinstance(found.get("rule"), Mapping):
+        found["rule"] = Rule.from_dict(found["rule"])
+    return found
 
 
 PARTS: dict[str, type] = {

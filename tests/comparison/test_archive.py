@@ -20,7 +20,7 @@ from yuriiformer.comparison.collect import collect
 from yuriiformer.comparison.folder import Request, SuiteFolder
 from yuriiformer.comparison.record import Entry, SuiteRecord, read_suite
 from yuriiformer.comparison.study import read_study
-from yuriiformer.config import read_config
+from yuriiformer.config import TrainConfig, read_settings
 from yuriiformer.errors import RunError
 from yuriiformer.report.payload import Extras, payload
 from yuriiformer.report.results import result_table
@@ -71,7 +71,7 @@ def test_failed_diverged_and_unbegun_runs_are_told_of(tmp_path):
     run_all(suite, {"gd": FINALS["gd"], "momentum": {0: 1.0}})
     run_all(suite, {"own": {0: 1.0}}, val=lambda step: np.full_like(step, np.nan))
     specs = {spec.name: spec for spec in suite.runs()}
-    config = read_config(specs["momentum/seed-1"].config_file)
+    config = TrainConfig.from_dict(read_settings(specs["momentum/seed-1"].config_file))
     write_run(specs["momentum/seed-1"].folder.path, config, val=falling(1.0, 20), until=5)
     suite.note_failure(specs["momentum/seed-1"], "killed by SIGKILL")
     suite.note_failure(specs["own/seed-1"], "no room")

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 import tyro
 
 from yuriiformer import __version__
-from yuriiformer.config import TrainConfig, read_config
-from yuriiformer.errors import ConfigError, InputError, RunError, YuriiError
+from yuriiformer.config import TrainConfig, is_whole, read_settings, some_fields
+from yuriiformer.errors import ConfigError, InputError, RuleError, RunError, YuriiError
 from yuriiformer.files import read_json
 from yuriiformer.methods.references import get_rule
 from yuriiformer.model.config import ModelConfig
@@ -171,12 +171,20 @@ class First:
 
 
 def base_config(first: First, usual: str) -> TrainConfig:
-    """The whole configuration that flags change fields of: a file's, or a preset's."""
+    """The whole configuration that flags change fields of: a file's, a preset's, or a preset's with
+    some fields of a file."""
     if first.config is None:
         return preset(first.preset or usual, first.rule or RULE)
-    if first.preset is not None:
-        raise ConfigError("--preset and --config both give a whole configuration: choose one")
-    return read_config(first.config)
+    data = read_settings(first.config)
+    try:
+        if is_whole(data):
+            if first.preset is not None:
+                raise ConfigError("--preset beside it: it is a whole configuration; choose one")
+            return TrainConfig.from_dict(data)
+        named = data.pop("preset", usual)
+        return preset(first.preset or str(named), RULE).with_(**some_fields(data))
+    except (ConfigError, RuleError, TypeError) as error:
+        raise ConfigError(f"{first.config}: {error}") from None
 
 
 def default_flags(base: TrainConfig, first: First, usual: str) -> dict[str, Any]:

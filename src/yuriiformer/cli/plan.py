@@ -65,7 +65,8 @@ class Flags:
     """A complete configuration to start from: tinystories-small, openwebtext-small,
     openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
     config: Path | None = None
-    """Instead of a preset: a configuration file, such as a run's config.json."""
+    """A configuration file: a run's config.json, or some fields (TOML, YAML, JSON) that are changed
+    in the preset."""
     rule: str = RULE
     """The update rule: a name, a TOML file, or either with variations."""
     rules: tuple[str, ...] = ()

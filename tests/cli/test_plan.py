@@ -170,7 +170,7 @@ def test_the_devices(capsys):
         (("--data", "nowhere"), "leave those flags out"),
         (("--micro-batch", "0"), "micro_batch must be at least 1"),
         (("--steps", "many"), "many"),
-        (("--config", "x.json"), "choose one"),
+        (("--config", "x.json"), "x.json cannot be read"),
     ],
 )
 def test_bad_input_is_told_in_one_line(capsys, arguments, words):

@@ -27,6 +27,7 @@ COMMANDS = {
     "trace": "look inside a model: its streams, oracles and predictions through depth, as a page",
     "lab": "the rules on plain optimisation: quadratics and particles, rates against theory",
     "plan": "what a run costs before it starts: memory, work, hours, disk, on any device",
+    "presets": "list the ready-made configurations with their values",
     "rules": "list the update rules, show one's equations, draw its block",
 }
 

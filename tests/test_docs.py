@@ -270,10 +270,12 @@ def test_the_using_page(tmp_path, monkeypatch, capsys):
     first, export, evaluate = blocks("docs/using.md", "console")
     run_commands(first.splitlines())
     assert "Once upon a time" in capsys.readouterr().out
-    ours, theirs = blocks("docs/using.md", "python")
+    opened, ours, theirs = blocks("docs/using.md", "python")
+    scope: dict = {}
+    exec(opened, scope)
+    assert scope["opened"].rule.name == "polyak-euler"
     exec(ours, {})
     run_commands(export.splitlines())
-    scope: dict = {}
     exec(theirs, scope)
     assert scope["text"].startswith("Once upon a time")
     run_commands(evaluate.splitlines())

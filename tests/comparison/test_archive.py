@@ -14,6 +14,7 @@ from tests.comparison.suites import SMALL
 from tests.comparison.synthetic import configuration, falling, write_run
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
+from yuriiformer.comparison import archive
 from yuriiformer.comparison.archive import begin_from_archive, read_archive, write_archive
 from yuriiformer.comparison.arms import ArmSpec
 from yuriiformer.comparison.collect import collect
@@ -142,6 +143,18 @@ def test_a_suite_begins_from_an_archive_of_its_own_data_only(tmp_path):
         read_suite(other)
 
 
+def test_an_archive_cannot_write_outside_the_suite(tmp_path):
+    suite = begin(tmp_path)
+    run_all(suite, {"gd": {0: 1.1}})
+    write_archive(read_suite(suite), tmp_path / "archive")
+    content = archive._load(tmp_path / "archive")
+    content["runs"]["gd/seed-0"]["slug"] = "../../../outside"
+    archive._save(tmp_path / "archive", content)
+    with pytest.raises(RunError, match="would be written elsewhere"):
+        begin_from_archive(SuiteFolder(tmp_path / "a" / "b"), tmp_path / "archive", DATA)
+    assert not list(tmp_path.glob("outside*"))
+
+
 def test_the_suite_command_begins_from_an_archive(tmp_path, capsys):
     """Real runs: nothing that the archive has is trained again, and the same command resumes."""
     words = ["suite", "--data", str(tales()), "--threads", "1", "--set", "steps=4", *SMALL]
@@ -153,7 +166,7 @@ def test_the_suite_command_begins_from_an_archive(tmp_path, capsys):
     for _ in range(2):
         assert main([*words, "0,1", "--archive", str(archive), "--out", str(second)]) == 0
         said = capsys.readouterr().out
-        assert "1 runs are in the archive" in said
+        assert f"runs in the archive {archive}: 1" in said
         assert "2 of 2 runs finished" in said
     assert [path.name for path in second.glob("runs/*/*")] == ["seed-1"]
     assert len(collect([second])[0].outcomes[0].arm.runs) == 2

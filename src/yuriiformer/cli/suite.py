@@ -131,7 +131,7 @@ def _begin_from_archive(suite: SuiteFolder, archive: Path, data: Path | None) ->
         if not suite.exists:
             begin_from_archive(suite, archive, identity)
     done = sum(run.archived.exists() for run in suite.runs())
-    print(f"{done} runs are in the archive {archive}")
+    print(f"runs in the archive {archive}: {done}")
 
 
 def _data(folder: Path | None) -> Path:

@@ -96,6 +96,8 @@ def begin_from_archive(suite: SuiteFolder, folder: Path, data: Mapping[str, Any]
         if each["finished"]:
             run = _run(folder, name, each)
             spec = RunSpec(each["slug"], each["label"], each["seed"], suite.path, 0)
+            if not spec.archived.resolve().is_relative_to(suite.path.resolve()):
+                raise RunError(f"{folder}: the arm {each['slug']!r} would be written elsewhere")
             for path in (spec.archived, spec.config_file):
                 path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(spec.archived, _bytes(folder, name, each))

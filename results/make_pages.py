@@ -22,6 +22,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from yuriiformer.comparison.archive import is_archive, read_archive
+from yuriiformer.comparison.collect import collect
 from yuriiformer.comparison.paper import paper_figure
 from yuriiformer.comparison.record import SuiteRecord
 from yuriiformer.methods.catalog import paper
@@ -29,6 +30,7 @@ from yuriiformer.methods.catalog import paper
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results.md"
 README = HERE.parent / "README.md"
+TUNING = HERE.parent / "docs" / "finetuning.md"
 STUDY = HERE / "tinystories-cpu"
 RATES = ("muon_lr", "matrix_lr", "adamw_lr")
 PRESET = {"muon_lr": 0.02, "adamw_lr": 0.006}
@@ -167,6 +169,24 @@ def screening_table() -> str:
     return markdown(heads, rows)
 
 
+def upcycling_table() -> str:
+    """A row for each rule that a trained transformer was continued with: how far the loss jumps at
+    step 0, where it ends, and the verdict on the hypothesis about it."""
+    [comparison] = collect([STUDY / "upcycling"])
+    said = {each.hypothesis.arm: each.verdict for each in comparison.verdicts}
+    rows = []
+    for each in comparison.outcomes:
+        jumps = [run.curves.val_loss[0] - run.saved["init"]["loss_before"] for run in each.arm.runs]
+        own, beside = each.exact, each.difference
+        interval = ""
+        if each.arm.slug != comparison.baseline.slug:
+            interval = f"{beside.mean:+.4f} ({beside.low:+.4f} to {beside.high:+.4f})"
+        row = [f"`{each.arm.rule.name}`", f"{np.mean(jumps):+.4f}", f"{own.mean:.4f}", interval]
+        rows.append([text.replace("-0", "−0") for text in row] + [said.get(each.arm.label, "")])
+    heads = ["continued as", "jump at step 0", "exact loss", "difference (95 %)", "hypothesis"]
+    return markdown(heads, rows)
+
+
 READINGS = {"first letter = first oracle": ("AMA", "MAM"), "letters = calls": ("MAM", "AMA")}
 DRAWS = 10_000
 
@@ -227,6 +247,9 @@ PAGES: dict[Path, tuple[str, ...]] = {PAGE: ("rates",), README: ("best of the ra
 if is_archive(STUDY / "screening"):
     TABLES |= {"screening": screening_table, "readings": readings_table}
     PAGES[PAGE] = ("rates", "screening", "readings")
+if is_archive(STUDY / "upcycling"):
+    TABLES |= {"upcycling": upcycling_table}
+    PAGES[TUNING] = ("upcycling",)
 
 
 def filled(page: str, names: Sequence[str]) -> str:
@@ -241,8 +264,8 @@ def filled(page: str, names: Sequence[str]) -> str:
 
 
 def strays(page: str) -> list[str]:
-    """Numbers outside the tables that look like losses: three decimals or more."""
-    prose = page
+    """Numbers outside tables and examples that look like losses: three decimals or more."""
+    prose = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
     for name in TABLES:
         prose = re.sub(rf"<!-- {name} -->.*?<!-- end of {name} -->", "", prose, flags=re.DOTALL)
     return re.findall(r"(?<![\w.])\d{1,2}\.\d{3,}", prose)

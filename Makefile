@@ -41,7 +41,7 @@ test: style ## every check that takes seconds
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not slow'; tests=$$?; \
 	wait $$mypy; types=$$?; cat $(VENV)/mypy.log; exit $$((tests | types))
 
-test-slow: install ## the checks that take longer or need g++, LaTeX and chromium
+test-slow: install ## the checks that take longer or need g++, LaTeX, chromium, zsh and fish
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'slow or drawn' --hypothesis-profile thorough
 
 demo: install ## compare three rules on the embedded corpus: a report with plots, table and samples

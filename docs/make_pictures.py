@@ -97,30 +97,11 @@ def report(work: Path) -> None:
     _yurii("report", str(suite))
     for scheme, name in (("light", "report"), ("dark", "report-dark")):
         with _opened(suite / "report" / "report.html", 1200, scheme) as page:
-            _end_at_a_column(page)
             results = page.locator("#results-0")
             _shoot(page, name, _top(results) + 8, _bottom(results))
             if scheme == "light":
                 chart = page.locator("#curve-chart")
                 _shoot(page, "curves", _top(page.locator("#curves")) + 8, _bottom(chart) - 16)
-
-
-def _end_at_a_column(page: Page) -> None:
-    """A narrower page, so that the table's visible part ends at the edge of a column."""
-    for _ in range(10):  # the page has a largest width, so the first cuts may only take its margin
-        cut = page.evaluate(
-            """() => {
-                const table = document.querySelector('#results-0 table');
-                const edge = table.parentElement.getBoundingClientRect().right;
-                const ends = [...table.querySelectorAll('thead th')]
-                    .map((head) => head.getBoundingClientRect().right).filter((end) => end <= edge);
-                return Math.floor(edge - Math.max(...ends));
-            }"""
-        )
-        if cut < 1:
-            return
-        page.set_viewport_size({"width": page.evaluate("innerWidth") - cut, "height": 900})
-        page.wait_for_timeout(300)
 
 
 def depth(work: Path) -> None:

@@ -23,12 +23,25 @@ settings.register_profile("thorough", deadline=None, derandomize=True, max_examp
 settings.load_profile("fast")  # 'make test-slow' asks for the thorough one
 
 
+# Each worker starts with a part of the list. What imports transformers and the harness stands at
+# its beginning, and what needs warm processes at its end, so that one worker alone pays for either.
+FIRST = ("huggingface/", "model/test_gpt2", "evaluation/", "cli/test_evaluate")
+LAST = ("runs/", "comparison/", "training/")
+
+
+def _place(item) -> int:
+    name = item.nodeid.removeprefix("tests/")
+    return -name.startswith(FIRST) + name.startswith(LAST)
+
+
 def pytest_collection_modifyitems(items):
     """Not reached by the process that only hands out tests, which so needs no torch."""
     import torch
 
     torch.set_num_threads(1)  # workers share few cores
     gc.freeze()  # else every collection of garbage looks through all of torch again
+    gc.set_threshold(50_000, 20, 20)  # and through all that tests import later
+    items.sort(key=_place)
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("drawn")

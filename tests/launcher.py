@@ -15,8 +15,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
-from pathlib import Path
+from contextlib import redirect_stderr, redirect_stdout
 from types import SimpleNamespace
 from typing import IO, Any
 from unittest import mock
@@ -144,9 +143,17 @@ def _run(
         os.environ[PARENT] = str(os.getppid())
     if file_bytes is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
-    with ExitStack() as files:
-        for path, number in ((out, 1), (errors, 2)):
-            os.dup2(files.enter_context(Path(path).open("ab")).fileno(), number)
+    for path, number in ((out, 1), (errors, 2)):
+        file = os.open(path, os.O_WRONLY | os.O_APPEND)  # there already: a file or a pipe
+        os.dup2(file, number)
+        os.close(file)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     sys.argv = ["yurii", *words]
     with warm_suites(Forked):
-        sys.exit(main(words))
+        code = main(words)
+    try:
+        sys.stderr.flush()
+    except OSError:  # nobody reads it: a Python that ends does not mind, multiprocessing would
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    sys.exit(code)

@@ -225,6 +225,38 @@ def test_the_training_page(tmp_path, monkeypatch, capsys):
     assert scope["model"].config.rule.name == "polyak-lie-trotter"
 
 
+def test_the_finetuning_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_commands(blocks("docs/finetuning.md", "console")[0].splitlines())
+    said = capsys.readouterr().err
+    assert "15 tensors came over, 0 are new, 0 were left" in said
+    for line in blocks("docs/finetuning.md", "text")[0].splitlines()[:-1]:
+        assert line.split(", ...")[0] in said
+    assert said.count("(+0.0000)") == 2
+
+
+def test_the_python_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runs, compared, loop, block = blocks("docs/python.md", "python")
+    scope: dict = {}
+    exec(runs, scope)
+    exec(compared, scope)
+    said = capsys.readouterr().out
+    assert "GD+Lie–Trotter" in said
+    assert "Nesterov+Lie–Trotter" in said
+    finals = [arm.values("final") for arm in scope["compared"].comparison.arms]
+    wanted = sum(finals[1][seed] - finals[0][seed] for seed in (0, 1)) / 2
+    assert scope["gain"].mean == pytest.approx(wanted)
+    assert abs(scope["loss"] - finals[0][0]) < 0.2
+    exec(loop, scope)
+    assert scope["losses"][-1] < scope["losses"][0] - 0.5
+    assert yf.open_model("mine").tokenizer.vocab_size == 512
+    exec(block, scope)
+    assert scope["beta"].item() == pytest.approx(0.9)
+    gradients = [p.grad for p in scope["encoder"].parameters() if p.requires_grad]
+    assert sum(gradient is not None for gradient in gradients) > 50
+
+
 @pytest.mark.slow
 def test_the_comparing_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

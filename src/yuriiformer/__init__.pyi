@@ -23,6 +23,7 @@ from yuriiformer.model.oracles import OraclePair as OraclePair  # attention and 
 from yuriiformer.model.oracles import register_oracles as register_oracles  # name a pair
 
 # Data
+from yuriiformer.data.prepare import prepare as prepare  # text to tokens, two splits
 from yuriiformer.data.store import TokenStore as TokenStore  # prepared data: two token files
 from yuriiformer.data.order import BatchOrder as BatchOrder  # which tokens a step trains on
 from yuriiformer.data.tokenizers import gpt2_tokenizer as gpt2_tokenizer  # GPT-2's BPE, offline
@@ -33,6 +34,11 @@ from yuriiformer.training.presets import preset as preset  # a ready-made config
 from yuriiformer.training.session import train as train  # begin or resume a run
 from yuriiformer.training.muon import Muon as Muon  # the optimiser of matrices
 from yuriiformer.model.parameters import parameter_groups as parameter_groups  # what trains what
+
+# Measuring
+from yuriiformer.evaluation.evaluate import evaluate as evaluate  # validation loss and tasks
+
+from yuriiformer.report.compare import compare as compare  # runs over their seeds, in a table
 
 # Looking inside
 from yuriiformer.tracing.recorder import trace as trace  # what a model does through depth

@@ -6,22 +6,29 @@ run writes. All but the last can change the results.
 
 from __future__ import annotations
 
-import gzip
-import json
-import tomllib
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from yuriiformer.errors import ConfigError, did_you_mean, one_line, whole_number
+from yuriiformer.errors import ConfigError, RuleError, brief, did_you_mean, one_line
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.config import ModelConfig, Precision
+from yuriiformer.reading import (
+    MOST_BYTES,
+    MOST_TOML,
+    gunzipped,
+    parse_json,
+    parse_toml,
+    read_bytes,
+    reason,
+)
+from yuriiformer.sizes import size
 
 Matrices = Literal["muon", "adamw"]
 Scale = Literal["original", "rms"]  # of Muon's updates
-MOST_THREADS = 1024
+LARGEST_RATE = 1e31  # of learning rates and the like, and 1e37 of a product: float32 holds 3e38
 Compile = Literal["auto", "on", "off"]
 
 
@@ -78,8 +85,12 @@ class Recipe:
             _whole(self, "warmup", least=0)
             if self.warmup > self.steps:
                 raise ConfigError(f"warmup={self.warmup} is longer than the run of {self.steps}")
-        for name in ("muon_lr", "adamw_lr", "coefficient_lr", "final_lr", "weight_decay", "clip"):
+        for name in ("muon_lr", "adamw_lr", "coefficient_lr", "final_lr", "weight_decay"):
             _number(self, name, least=0.0)
+        for name in ("coefficient_lr", "weight_decay"):
+            if self.adamw_lr * getattr(self, name) > 1e37:
+                raise ConfigError(f"adamw_lr times {name} is too large a number for float32")
+        _number(self, "clip", least=0.0)
         for name in ("muon_momentum", "adamw_beta1", "adamw_beta2"):
             _number(self, name, least=0.0, below=1.0)
         _number(self, "adamw_eps", least=0.0)
@@ -117,8 +128,7 @@ class Validation:
     def __post_init__(self) -> None:
         _whole(self, "eval_every", least=0)
         _whole(self, "eval_sequences", least=1)
-        if not isinstance(self.exact, bool):
-            raise ConfigError(f"exact must be true or false, not {self.exact!r}")
+        _choices(self)
         if self.exact and not self.eval_every:
             raise ConfigError("exact needs validations: eval_every is 0")
 
@@ -149,8 +159,6 @@ class Machine:
         _whole(self, "micro_batch", least=1)
         if self.threads is not None:
             _whole(self, "threads", least=1)
-            if self.threads > MOST_THREADS:
-                raise ConfigError(f"threads={self.threads} is more than {MOST_THREADS}")
         _choices(self)
 
 
@@ -167,6 +175,7 @@ class Output:
 
     def __post_init__(self) -> None:
         _whole(self, "save_every", least=1)
+        _choices(self)
 
 
 @dataclass(frozen=True)
@@ -202,12 +211,15 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TrainConfig:
         data = _renamed(data)
+        for name in ("model", *PARTS):
+            part = data.get(name) if isinstance(data, Mapping) else None
+            if not isinstance(part, Mapping):
+                raise ConfigError(f"not a run's configuration: it has no {name!r}")
         try:
             model = ModelConfig.from_dict(data["model"])
-            parts = {name: _part(kind, data[name]) for name, kind in PARTS.items()}
-        except (KeyError, TypeError) as error:
-            raise ConfigError(f"not a run's configuration: {error}") from None
-        return cls(model, **parts)
+        except RuleError as error:
+            raise ConfigError(f"its rule: {error}") from None
+        return cls(model, **{name: _part(kind, data[name]) for name, kind in PARTS.items()})
 
 
 def _renamed(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -218,18 +230,22 @@ def _renamed(data: Mapping[str, Any]) -> Mapping[str, Any]:
     rest = {key: part for key, part in data.items() if key != "habits"}
     output = {key: value for key, value in data["habits"].items() if key != "on_nonfinite"}
     moved = {key: value for key, value in data["habits"].items() if key == "on_nonfinite"}
-    return {**rest, "recipe": {**rest.get("recipe", {}), **moved}, "output": output}
+    recipe = rest.get("recipe")
+    if isinstance(recipe, Mapping):
+        rest["recipe"] = {**recipe, **moved}
+    return {**rest, "output": output}
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """What a configuration file says: JSON, TOML or YAML; also a run's ``config.json`` or an
     archived run, which have a whole configuration in them."""
     try:
-        raw = path.read_bytes()
-        data = _parsed(gzip.decompress(raw) if path.suffix == ".gz" else raw, path.suffix)
-    except (OSError, EOFError, zlib.error) as error:
-        said = getattr(error, "strerror", None) or one_line(error)
-        raise ConfigError(f"{path} cannot be read: {said}") from None
+        raw = read_bytes(path, MOST_TOML if path.suffix in KINDS else MOST_BYTES)
+        data = _parsed(gunzipped(raw) if path.suffix == ".gz" else raw, path.suffix)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {reason(error)}") from None
+    except (EOFError, zlib.error) as error:
+        raise ConfigError(f"{path} cannot be read: {one_line(error)}") from None
     except (ValueError, RecursionError) as error:
         kind = KINDS.get(path.suffix, "JSON")
         raise ConfigError(f"{path} is not {kind}: {one_line(error)}") from None
@@ -241,9 +257,9 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def _parsed(raw: bytes, suffix: str) -> Any:
     if suffix == ".toml":
-        return tomllib.loads(raw.decode("utf-8-sig"))
+        return parse_toml(raw)
     if suffix not in KINDS:
-        return json.loads(raw)
+        return parse_json(raw)
     try:
         import yaml  # noqa: PLC0415  only here
     except ModuleNotFoundError:
@@ -303,19 +319,26 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
 
 
 def _whole(part: object, name: str, least: int | None) -> None:
-    object.__setattr__(part, name, whole_number(name, getattr(part, name), least))
+    object.__setattr__(part, name, size(name, getattr(part, name), least))
 
 
-def _number(part: object, name: str, least: float, below: float = float("inf")) -> None:
+def _number(part: object, name: str, least: float, below: float = LARGEST_RATE) -> None:
     value = getattr(part, name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < below:
-        bound = "" if below == float("inf") else f" and below {below:g}"
-        raise ConfigError(f"{name} must be a number of at least {least:g}{bound}, not {value!r}")
+        bound = f" and below {below:g}"
+        raise ConfigError(
+            f"{name} must be a number of at least {least:g}{bound}, not {brief(value)}"
+        )
 
 
 def _choices(part: object) -> None:
-    """That each field of a few words is one of them."""
+    """That each field of a few words is one of them, and that switches and texts are such."""
     for name, kind in get_type_hints(type(part)).items():
         value, allowed = getattr(part, name), get_args(kind)
         if get_origin(kind) is Literal and value not in allowed:
-            raise ConfigError(f"{name}={value!r} is not one of {', '.join(allowed)}")
+            raise ConfigError(f"{name}={brief(value)} is not one of {', '.join(allowed)}")
+        if kind is bool and not isinstance(value, bool):
+            raise ConfigError(f"{name} must be true or false, not {brief(value)}")
+        text = (value is None and type(None) in allowed) or isinstance(value, str)
+        if (kind is str or str in allowed) and not text:
+            raise ConfigError(f"{name} must be text, not {brief(value)}")

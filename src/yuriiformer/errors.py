@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable
 from numbers import Integral
 
+LARGEST = 2**64 - 1  # whole numbers beyond 64 bits do not fit torch, NumPy or a file
+
 
 class YuriiError(ValueError):
     """Something the user can fix."""
@@ -91,10 +93,26 @@ def whole_number(
 ) -> int:
     """The value, of whatever integer type, as an int; an error if it is none or too small."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise error(f"{name} must be a whole number, not {value!r}")
-    if least is not None and value < least:
-        raise error(f"{name} must be at least {least}, not {value}")
-    return int(value)
+        raise error(f"{name} must be a whole number, not {brief(value)}")
+    number = int(value)
+    if not -LARGEST <= number <= LARGEST:
+        raise error(f"{name} must have at most 64 bits, not {number.bit_length():,}")
+    if least is not None and number < least:
+        raise error(f"{name} must be at least {least}, not {number}")
+    return number
+
+
+def brief(value: object, length: int = 60) -> str:
+    """A value as Python writes it, cut to a length; whatever it is, this does not fail."""
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        return f"a number of {value.bit_length():,} bits"
+    if isinstance(value, str | bytes):  # a long one is not copied
+        value = value[: length + 1]
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits inside, or deep lists
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def one_line(error: BaseException) -> str:

@@ -1,4 +1,9 @@
-"""Atomic writes: even after a crash a reader finds the old file or the new one, never a part."""
+"""Outputs: claimed before anything is written, and written atomically.
+
+`claim_folder` is the one place that decides whether a command may write into a folder: a new one,
+an empty one, or one that holds what this program wrote and recognises. Even after a crash a reader
+finds the old file or the new one, never a part.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from yuriiformer.errors import RunError, YuriiError
+from yuriiformer.reading import parse_json, read_bytes, reason
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -22,25 +30,73 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; an empty one if the file is missing, damaged or holds none."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(read_bytes(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 
 
+def claim_folder(
+    folder: Path,
+    ours: Callable[[Path], bool],
+    what: str,
+    error: type[YuriiError] = RunError,
+) -> None:
+    """That a command may write into a folder: it is new, empty, or holds ``what`` this program
+    wrote, as ``ours`` recognises it. Anything else is the user's, and stays as it is."""
+    try:
+        if not os.path.lexists(folder):
+            return
+        if not folder.is_dir():
+            raise error(f"{folder} is not a folder: give another")
+        if not any(folder.iterdir()) or ours(folder):
+            return
+    except OSError as problem:
+        raise error(f"{folder} cannot be read: {reason(problem)}") from None
+    raise error(
+        f"{folder} holds something else than {what}: it is left as it is; give a new or empty "
+        "folder"
+    )
+
+
+def only_files(folder: Path, names: set[str]) -> bool:
+    """Whether a folder holds nothing but ordinary files of these names."""
+    return all(path.name in names and _is_file(path) for path in folder.iterdir())
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
+    # A name that is not UTF-8 comes as half a character, which JSON can write as an escape.
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Written to another name, synced, then renamed."""
     part = path.with_name(f"{path.name}.part")
-    with part.open("wb") as file:
+    with new_file(part) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     part.rename(path)
     sync_folder(path.parent)
+
+
+def new_file(path: Path) -> IO[bytes]:
+    """A file that was not there: what a killed process left is removed, a link is not followed."""
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "wb")
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of ours; of a link only the link, never what it leads to."""
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sync(path: Path) -> None:
@@ -63,26 +119,24 @@ def replace_folder(folder: Path, new: Path, keep: Path | None = None) -> None:
 
     Linux exchanges the two names in one step, so ``folder`` exists at every moment. Elsewhere two
     renames are needed, and between them the old folder is called ``folder.old``. An earlier
-    ``keep`` is removed last.
+    ``keep`` is removed last. A link of that name gives way to the folder; what it leads to stays.
     """
     old = folder.with_name(f"{folder.name}.old")
-    if not folder.exists():
+    if not os.path.lexists(folder):
         new.rename(folder)
     elif _exchange(new, folder):
         old = new
     else:
-        if old.exists():
-            shutil.rmtree(old)
+        remove_folder(old)
         folder.rename(old)
         new.rename(folder)
     sync_folder(folder.parent)
-    if not old.exists():
+    if not os.path.lexists(old):
         return
     if keep is None:
-        shutil.rmtree(old, ignore_errors=True)
+        remove_folder(old)
         return
-    if keep.exists():
-        shutil.rmtree(keep)
+    remove_folder(keep)
     old.rename(keep)
     sync_folder(folder.parent)
 
@@ -91,12 +145,12 @@ def replace_folder(folder: Path, new: Path, keep: Path | None = None) -> None:
 def new_folder(folder: Path) -> Iterator[Path]:
     """A folder to fill, which then replaces ``folder``; after an error nothing has changed."""
     part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
+    part.mkdir(parents=True)
     try:
-        part.mkdir(parents=True)
         yield part
         replace_folder(folder, part)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        remove_folder(part)
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -105,6 +105,27 @@ def test_errors_are_one_line_and_code_2(command, reason, capsys, tmp_path, monke
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_with_one_book(tmp_path, capsys):
+    folder = tmp_path / "book"
+    folder.mkdir()
+    (folder / "book.txt").write_text("A line of the book.\n" * 500)
+    for number in range(10):
+        (folder / f"page{number}.jpg").write_text("x")
+    arguments = ["prepare", "text", str(folder), "--tokenizer", "bytes", "--workers", "1", "--out"]
+    assert main([*arguments, str(tmp_path / "out")]) == 0
+    skipped, split, *_ = lines = capsys.readouterr().out.splitlines()
+    assert skipped.startswith("skipped 10 files (empty, or not .txt, .jsonl or .parquet): ")
+    assert skipped.endswith(f"{folder / 'page7.jpg'} and 2 more")
+    reason = "(by document, the validation side would be empty)"
+    assert split == f"validation is the tail of each document {reason}"
+    assert lines[2:4] == ["train: 1 documents, 9,501 tokens", "val: 1 documents, 501 tokens"]
+    assert main(["data", "show", str(tmp_path / "out")]) == 0
+    assert f"split: the tail of each document {reason}, validation 5 %" in capsys.readouterr().out
+    said = [*arguments, str(tmp_path / "said"), "--split", "documents"]
+    assert main(said) == 0
+    assert "note: the validation split is empty" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("corpus", ["tinystories", "openwebtext"])
 def test_files_instead_of_the_hub(corpus, tmp_path, capsys):
     (tmp_path / "a.txt").write_text("<|endoftext|>".join(f"story {i}" for i in range(50)))

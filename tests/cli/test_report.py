@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+import yuriiformer as yf
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.training.session import train
@@ -103,7 +104,7 @@ def test_unfinished_and_half_written(runs, tmp_path, capsys):
     file.write_text("".join(lines[:3]) + "half\n" + "".join(lines[3:]))
     code, _, error = report(capsys, tmp_path / "runs", "--no-figures", "--no-samples")
     assert code == 2
-    assert "line 4 is not a record" in error
+    assert "line 4 is damaged" in error
 
 
 def test_a_run_without_checkpoint_or_data_has_no_sample(runs, tmp_path, capsys):
@@ -147,10 +148,40 @@ def test_schedules_that_differ_are_stated(runs, tmp_path, capsys):
     assert "steps=4, muon\\_lr=0.01" in table
 
 
-def test_the_same_run_twice(runs, capsys):
-    code, _, error = report(capsys, runs / f"{GD}-0", runs / f"{GD}-0")
+def test_the_same_run_twice(runs, tmp_path, capsys):
+    one, copy = runs / f"{GD}-0", tmp_path / "copy"
+    shutil.copytree(one, copy)
+    words = ("--out", tmp_path / "out", "--no-samples", "--no-figures")
+    code, said, _ = report(capsys, one, one, copy, *words)
+    assert code == 0
+    assert f"note: Left out: {one} (named twice), {copy} (the same run as {one})." in said
+    assert "GD+Lie–Trotter ends at validation loss" in said
+    assert "lowest" not in said
+    assert "Left out: " in (tmp_path / "out" / "report.html").read_text()
+    code, said, _ = report(capsys, runs, one, *words)
+    assert code == 0
+    assert f"Left out: {one} (named twice)." in said
+    assert "Nesterov+Lie–Trotter" in said
+
+
+def test_models_beside_runs_are_left_out(runs, tmp_path, capsys):
+    shutil.copytree(runs / f"{GD}-0", tmp_path / "runs" / "run")
+    export, model = tmp_path / "runs" / "export", tmp_path / "runs" / "model"
+    assert main(["export", str(runs / f"{GD}-0"), str(export)]) == 0
+    yf.save_model(yf.load_model(runs / f"{GD}-0" / "checkpoints" / "best"), model)
+    capsys.readouterr()
+    code, said, error = report(capsys, tmp_path / "runs", "--no-samples", "--no-figures")
+    assert (code, error) == (0, "")
+    left = f"{export} (a model, not a run), {model} (a model, not a run)"
+    assert f"note: Left out: {left}." in said
+    for alone in (export, model):
+        code, _, error = report(capsys, alone)
+        assert code == 2
+        assert f"{str(alone)!r} is a model, not a run" in error
+    shutil.rmtree(tmp_path / "runs" / "run")
+    code, _, error = report(capsys, tmp_path / "runs")
     assert code == 2
-    assert "the same run twice" in error
+    assert error.endswith(f"(archive.json). Left out: {left}.\n")
 
 
 @pytest.mark.parametrize("make", [True, False])
@@ -169,4 +200,4 @@ def test_a_folder_that_cannot_be_written(runs, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     code, _, error = report(capsys, runs, "--out", tmp_path / "file", "--no-samples")
     assert code == 2
-    assert "cannot be written" in error
+    assert "is not a folder" in error

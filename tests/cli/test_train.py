@@ -91,7 +91,8 @@ def test_going_on(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_dry_run(name, capsys):
-    little = ("--n-layer", "1", "--sequences", "2", "--micro-batch", "1")
+    little = ("--n-layer", "1", "--n-head", "1", "--d-model", "8", "--context", "16")
+    little += ("--sequences", "2", "--micro-batch", "1")
     assert run("--preset", name, "--data", tales(), "--dry-run", *little) == 0
     plan = capsys.readouterr().out
     for word in ("Parameters", "epochs", "Memory", "tokens", "vocabulary 512", "1 layers"):
@@ -124,7 +125,7 @@ def test_help_names_the_presets_defaults(capsys):
         (("--data", "DATA", "--out", "x", "--device", "mps"), "not there on this machine"),
         (("--data", "DATA", "--out", "x", "--context", "999999"), "shorter than one block"),
         (("--data", "DATA", "--out", "x", "--context", "60000"), "--eval-every 0"),
-        (("--data", "DATA", "--out", "FILE"), "is a file"),
+        (("--data", "DATA", "--out", "FILE"), "is not a folder"),
         (("--data", "DATA", "--out", "x", "--no-such-flag"), "no-such-flag"),
         (("--data", "DATA", "--out", "x", "--allow-changed", "stepps"), "stepps"),
     ],
@@ -156,7 +157,8 @@ def test_every_part_of_the_machine(tmp_path):
         "bfloat16": ("--precision", "bfloat16"),
         "streams": ("--precision", "bfloat16", "--stream-precision", "bfloat16"),
     }.items():
-        assert run("--data", tales(), "--out", tmp_path / name, *FAST, *flags) == 0
+        narrow = ("--d-model", "32", "--context", "32", *flags)
+        assert run("--data", tales(), "--out", tmp_path / name, *FAST, *narrow) == 0
         records = read_metrics(tmp_path / name / "metrics.jsonl")
         losses[name] = [record["loss"] for record in records[1:]]
     assert losses["recompute"] == losses["plain"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from yuriiformer.comparison.outcomes import Arm, Comparison, compare
+from yuriiformer.comparison.outcomes import Arm, Comparison, compare_arms
 from yuriiformer.config import TrainConfig
 from yuriiformer.methods.drawing.listing import extra_parameters
 from yuriiformer.methods.references import get_rule
@@ -226,4 +226,4 @@ def write_suite(
         own = 0.5 * spread * random.standard_normal(seeds)
         finals = {seed: 1.1 - gap * index + shared[seed] + own[seed] for seed in range(seeds)}
         arms.append(arm(folder, rule, finals, steps=steps, every=every, setting=setting, **run))
-    return compare(arms, name=name or setting, preset=setting)
+    return compare_arms(arms, name=name or setting, preset=setting)

@@ -12,6 +12,7 @@ import pytest
 from tests.comparison.studies import DATA, EQUAL, STUDY, begin, request, run_all, study_file
 from tests.comparison.suites import SMALL
 from tests.comparison.synthetic import configuration, falling, write_run
+from tests.launcher import yurii
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.comparison import archive
@@ -150,33 +151,34 @@ def test_an_archive_cannot_write_outside_the_suite(tmp_path):
     content = archive._load(tmp_path / "archive")
     content["runs"]["gd/seed-0"]["slug"] = "../../../outside"
     archive._save(tmp_path / "archive", content)
-    with pytest.raises(RunError, match="would be written elsewhere"):
+    with pytest.raises(RunError, match="must be the name of a file"):
         begin_from_archive(SuiteFolder(tmp_path / "a" / "b"), tmp_path / "archive", DATA)
     assert not list(tmp_path.glob("outside*"))
 
 
-def test_the_suite_command_begins_from_an_archive(tmp_path, capsys):
+def test_the_suite_command_begins_from_an_archive(tmp_path):
     """Real runs: nothing that the archive has is trained again, and the same command resumes."""
-    words = ["suite", "--data", str(tales()), "--threads", "1", "--set", "steps=4", *SMALL]
+    words = ["suite", "--data", tales(), "--threads", "1", "--set", "steps=4", *SMALL]
     words += ["--rules", "gd-lie-trotter", "--seeds"]
-    assert main([*words, "0", "--out", str(tmp_path / "first")]) == 0
+    assert yurii([*words, "0", "--out", tmp_path / "first"]).returncode == 0
     archive = tmp_path / "archive"
-    assert main(["archive", str(tmp_path / "first"), str(archive)]) == 0
+    assert yurii(["archive", tmp_path / "first", archive]).returncode == 0
     second = tmp_path / "second"
     for _ in range(2):
-        assert main([*words, "0,1", "--archive", str(archive), "--out", str(second)]) == 0
-        said = capsys.readouterr().out
-        assert f"runs in the archive {archive}: 1" in said
-        assert "2 of 2 runs finished" in said
+        done = yurii([*words, "0,1", "--archive", archive, "--out", second])
+        assert done.returncode == 0, done.stderr
+        assert f"runs in the archive {archive}: 1" in done.stdout
+        assert "2 of 2 runs finished" in done.stdout
     assert [path.name for path in second.glob("runs/*/*")] == ["seed-1"]
     assert len(collect([second])[0].outcomes[0].arm.runs) == 2
     bad = {
-        "begun without an archive": [str(archive), "--out", str(tmp_path / "first")],
-        "it has no archive.json": [str(tmp_path), "--out", str(tmp_path / "third")],
+        "begun without an archive": [archive, "--out", tmp_path / "first"],
+        "it has no archive.json": [tmp_path, "--out", tmp_path / "third"],
     }
     for message, more in bad.items():
-        assert main([*words, "0", "--archive", *more]) == 2
-        assert message in capsys.readouterr().err
+        done = yurii([*words, "0", "--archive", *more])
+        assert done.returncode == 2
+        assert message in done.stderr
     assert not (tmp_path / "third").exists()
 
 

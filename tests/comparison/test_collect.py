@@ -112,6 +112,20 @@ def test_one_label_for_two_things(tmp_path):
         collect([tmp_path])
 
 
+def test_what_is_there_twice_counts_once(tmp_path):
+    """The run that is further is kept, wherever it is."""
+    fill(suite(tmp_path / "a", ("x", GD), seeds=(0,)), {"x": 1.0})
+    fill(suite(tmp_path / "b", ("x", GD), seeds=(0, 1)), {"x": 1.0})
+    config = configuration(GD, seed=0, steps=20)
+    first, again = (tmp_path / name / "runs" / "x" / "seed-0" for name in "ab")
+    write_run(first, config, val=falling(1.0, 20), until=10)
+    (comparison,) = collect([tmp_path])
+    assert [run.folder for run in comparison.arms[0].runs] == [again, again.with_name("seed-1")]
+    assert comparison.remarks.count(f"Left out: {first} (the same run as {again}).") == 1
+    (comparison,) = collect([tmp_path / "b", tmp_path / "b", again])
+    assert [run.step for run in comparison.arms[0].runs] == [20, 20]
+
+
 def test_refusals(tmp_path):
     put(tmp_path / "one")
     put(tmp_path / "two", NESTEROV, data="another corpus")

@@ -105,7 +105,7 @@ def test_the_local_executor_of_submitit(tmp_path):
     plain = yurii(command(tmp_path / "plain", "--jobs", "2", rules=RULES))
     assert plain.returncode == 0
     assert results(out) == results(tmp_path / "plain")
-    bad = "bad: rule=gd-lie-trotter muon_lr=1e30 adamw_lr=1e30 clip=0 warmup=0"
+    bad = "bad: rule=gd-lie-trotter muon_lr=1e5 adamw_lr=1e5 clip=0 warmup=0"
     failed = run([*words, "--arm", bad])
     assert failed.returncode == 1
     assert "failed: bad/seed-0" in failed.stdout

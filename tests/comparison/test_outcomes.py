@@ -10,7 +10,7 @@ import pytest
 
 from tests.comparison.synthetic import arm, configuration, write_run, write_suite
 from tests.training.runs import small, tales
-from yuriiformer.comparison.outcomes import Arm, compare
+from yuriiformer.comparison.outcomes import Arm, compare_arms
 from yuriiformer.comparison.statistics import paired, summary
 from yuriiformer.costs.run import RunCosts
 from yuriiformer.errors import RunError
@@ -81,11 +81,11 @@ def test_speedup_by_hand(tmp_path):
     """The baseline falls to 1 at step 100; the arm is there at step 40, at half the speed."""
     base = arm(tmp_path, GD, {0: 0, 1: 0}, val=straight(3, 1, 100), speed=2000)
     fast = arm(tmp_path, NESTEROV, {0: 0, 1: 0}, val=straight(3, 1, 40), speed=1000)
-    found = outcome(compare([base, fast]), NESTEROV)
+    found = outcome(compare_arms([base, fast]), NESTEROV)
     assert (found.speedup_steps.reached, found.speedup_steps.n) == (2, 2)
     assert found.speedup_steps.ratio == pytest.approx(2.5)
     assert found.speedup_time.ratio == pytest.approx(1.25)
-    itself = outcome(compare([base, fast]), GD)
+    itself = outcome(compare_arms([base, fast]), GD)
     assert itself.speedup_steps.ratio == 1
 
 
@@ -96,11 +96,11 @@ def test_speedup_over_the_seeds_that_get_there(tmp_path):
         config = configuration(NESTEROV, seed=seed)
         write_run(tmp_path / f"n{seed}", config, val=straight(3, end, 100))
         runs.append(read_run(tmp_path / f"n{seed}"))
-    found = outcome(compare([base, Arm("N", "n", runs)]), "n").speedup_steps
+    found = outcome(compare_arms([base, Arm("N", "n", runs)]), "n").speedup_steps
     assert (found.reached, found.n) == (2, 3)
     assert found.ratio == pytest.approx(100 / 80)
     slow = arm(tmp_path, VERLET, {0: 2.0, 1: 2.0, 2: 2.0})
-    found = outcome(compare([base, slow]), VERLET).speedup_steps
+    found = outcome(compare_arms([base, slow]), VERLET).speedup_steps
     assert (found.reached, found.n, found.ratio) == (0, 3, None)
 
 
@@ -114,12 +114,12 @@ def test_panels():
 def test_best_and_final_are_of_finished_runs_only(tmp_path):
     base = arm(tmp_path, GD, {0: 1.0, 1: 1.1, 2: 1.2})
     part = arm(tmp_path, NESTEROV, {0: 0.9, 1: 1.0, 2: 0.1}, until={2: 90})
-    found = outcome(compare([base, part]), NESTEROV)
+    found = outcome(compare_arms([base, part]), NESTEROV)
     assert found.final.n == found.best.n == found.train.n == found.difference.n == 2
     assert found.difference.mean == pytest.approx(-0.1)
     assert found.final.mean == pytest.approx(0.95, abs=0.01)
     assert part.runs[2].best < 0.2  # it is known, but not compared
-    assert "seed 2 has 90 of 100 steps" in " ".join(compare([base, part]).remarks)
+    assert "seed 2 has 90 of 100 steps" in " ".join(compare_arms([base, part]).remarks)
 
 
 def test_a_run_that_failed(tmp_path):
@@ -128,7 +128,7 @@ def test_a_run_that_failed(tmp_path):
     place = bad.runs[1].folder
     (place / "nonfinite.json").write_text('{"step": 37}')
     bad = Arm(bad.label, bad.slug, [bad.runs[0], read_run(place)])
-    comparison = compare([base, bad])
+    comparison = compare_arms([base, bad])
     assert bad.runs[1].status == "failed"
     assert outcome(comparison, NESTEROV).difference.n == 1
     assert any("seed 1 failed after step 37" in remark for remark in comparison.remarks)
@@ -136,7 +136,7 @@ def test_a_run_that_failed(tmp_path):
 
 def test_nothing_finished(tmp_path):
     arms = [arm(tmp_path, name, {0: 1.0}, until={0: 50}) for name in (GD, NESTEROV)]
-    comparison = compare(arms)
+    comparison = compare_arms(arms)
     assert comparison.ranked() == []
     assert all(each.final.mean is None for each in comparison.outcomes)
     assert not any("One seed" in remark for remark in comparison.remarks)
@@ -148,7 +148,7 @@ def test_losses_that_are_not_finite(tmp_path):
     for each in (nan, other):
         assert each.first.final is None
         assert each.first.best == 2.5
-    assert compare([nan, other]).ranked() == []
+    assert compare_arms([nan, other]).ranked() == []
 
 
 def test_statistics_are_those_of_the_values(tmp_path):
@@ -168,7 +168,7 @@ def test_statistics_are_those_of_the_values(tmp_path):
 def test_schedules_that_differ_are_stated(tmp_path):
     base = arm(tmp_path, GD, {0: 1.0})
     longer = arm(tmp_path, NESTEROV, {0: 0.9}, steps=150, recipe={"muon_lr": 0.01})
-    comparison = compare([base, longer])
+    comparison = compare_arms([base, longer])
     assert outcome(comparison, NESTEROV).arm.differs == {
         "steps": (100, 150),
         "muon_lr": (0.02, 0.01),
@@ -182,9 +182,9 @@ def test_schedules_that_differ_are_stated(tmp_path):
 
 def test_which_arm_is_the_baseline(tmp_path):
     arms = [arm(tmp_path, name, {0: 1.0}) for name in (NESTEROV, GD, VERLET)]
-    assert compare(arms).baseline.slug == GD
-    assert compare(arms, baseline=VERLET).baseline.slug == VERLET
-    assert compare(arms, baseline=arms[0].label).baseline.slug == NESTEROV
-    assert compare(arms[::2]).baseline.slug == NESTEROV
+    assert compare_arms(arms).baseline.slug == GD
+    assert compare_arms(arms, baseline=VERLET).baseline.slug == VERLET
+    assert compare_arms(arms, baseline=arms[0].label).baseline.slug == NESTEROV
+    assert compare_arms(arms[::2]).baseline.slug == NESTEROV
     with pytest.raises(RunError, match="did you mean 'verlet-ama'"):
-        compare(arms, baseline="verlet-am")
+        compare_arms(arms, baseline="verlet-am")

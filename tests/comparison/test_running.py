@@ -15,6 +15,7 @@ from tests.comparison.suites import command, definition, results
 from tests.launcher import yurii
 from tests.training.runs import started, steps_done, tales, wait_for
 from yuriiformer.cli.main import main
+from yuriiformer.comparison.archive import read_archive
 from yuriiformer.comparison.folder import RunSpec, SuiteFolder
 from yuriiformer.comparison.progress import RunProgress, SuiteDisplay, overall
 from yuriiformer.comparison.running import carry_out, last_words
@@ -23,7 +24,7 @@ from yuriiformer.training.stop import Stopper
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter")
 EXPLODES = (
     "--arm",
-    "explodes: rule=gd-lie-trotter muon_lr=1e30 adamw_lr=1e30 clip=0 warmup=0",
+    "explodes: rule=gd-lie-trotter muon_lr=1e5 adamw_lr=1e5 clip=0 warmup=0",
 )
 
 
@@ -67,6 +68,28 @@ def extended(finished, tmp_path_factory):
     shutil.copytree(finished[0], out)
     done = yurii(command(out, *EXPLODES, "--arm", "twin: rule=gd-lie-trotter"))
     return out, done
+
+
+def test_runs_can_begin_from_a_model_of_their_seed(finished, tmp_path):
+    model, out = finished[0] / "runs" / RULES[0] / "seed-{seed}", tmp_path / "s"
+    words = command(out, "--init-from", str(model), rules=["nesterov-gated"])
+    done = yurii(words)
+    assert done.returncode == 0, done.stderr
+    config = json.loads((out / "runs" / "nesterov-gated" / "seed-0" / "config.json").read_text())
+    assert config["init"]["path"] == str(model).format(seed=0)
+    again = yurii([*command(out)[:4], "--out", str(out)])  # it knows the model
+    assert again.returncode == 0, again.stderr
+    other = yurii(command(out, rules=["nesterov-gated"]))
+    assert "begin from" in other.stderr
+    assert other.returncode == 2
+    assert yurii(["archive", out, tmp_path / "a"]).returncode == 0
+    [run] = [entry.run for entry in read_archive(tmp_path / "a").entries]
+    assert run.saved["init"]["loss_before"] == config["init"]["loss_before"]
+    assert "path" not in run.saved["init"]
+    assert str(model.parent) not in (tmp_path / "a" / "archive.json").read_text()
+    lost = command(tmp_path / "t", "--archive", str(tmp_path / "a"), "--init-from", str(model))
+    again = yurii([*lost, "--rules", "nesterov-gated"])
+    assert again.returncode == 0, again.stderr
 
 
 def test_seeds_share_batches_and_start(extended):

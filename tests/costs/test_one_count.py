@@ -11,7 +11,7 @@ import torch
 import yuriiformer as yf
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
-from yuriiformer.comparison.outcomes import Arm, compare
+from yuriiformer.comparison.outcomes import Arm, compare_arms
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.run import count_parameters, run_costs
 from yuriiformer.planning.devices import find_device
@@ -26,8 +26,8 @@ from yuriiformer.training.session import fill_vocabulary, train
     ("rule", "recompute"),
     [
         ("gd-lie-trotter", False),
-        ("nesterov-lie-trotter", True),
-        ("verlet-ama", False),
+        pytest.param("nesterov-lie-trotter", True, marks=pytest.mark.slow),
+        pytest.param("verlet-ama", False, marks=pytest.mark.slow),
         ("verlet-ama", True),
     ],
 )
@@ -42,7 +42,7 @@ def test_every_place_says_the_same(tmp_path, capsys, rule, recompute):
     planned = make_plan(config, Circumstances(find_device("h200"), tokens=tokens))
     train(config, tales(), tmp_path / "run")
     run = read_run(tmp_path / "run")
-    comparison = compare([Arm("a", "a", [run])])
+    comparison = compare_arms([Arm("a", "a", [run])])
     [outcome], [row] = comparison.outcomes, result_table(comparison).rows
     kept = json.loads((tmp_path / "run" / "config.json").read_text())["plan"]
     work = model_work(config.model, recompute=recompute)

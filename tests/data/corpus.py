@@ -40,11 +40,10 @@ def contents(folder: Path) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())}
 
 
-def fails(tmp_path, source, reason, **options):
+def fails(tmp_path, source, reason, tokenizer="bytes", **options):
+    settings, out = Settings(tokenizer, **options), tmp_path / "out"
     with pytest.raises(DataError) as caught:
-        prepare(
-            source() if callable(source) else source, tmp_path / "out", Settings("bytes", **options)
-        )
+        prepare(source() if callable(source) else source, out, settings)
     assert reason in str(caught.value), str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()

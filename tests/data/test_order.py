@@ -17,7 +17,7 @@ ORDERS = st.builds(
         n_tokens=context + 1 + extra, context=context, sequences=sequences, seed=seed
     ),
     st.integers(1, 12),
-    st.integers(0, 300),
+    st.integers(0, 120),
     st.integers(1, 17),
     st.integers(0, 2**64 - 1),
 )
@@ -150,7 +150,7 @@ def test_integers_of_numpy_are_integers():
 
 def test_a_tiny_corpus_has_many_epochs_a_step():
     order = yf.BatchOrder(n_tokens=9, context=8, sequences=480, seed=0)
-    assert order.starts(10_000).tolist() == [0] * 480  # a shift would leave no block
+    assert order.starts(1_000).tolist() == [0] * 480  # a shift would leave no block
 
 
 @examples(100)

@@ -11,8 +11,9 @@ import pytest
 import yuriiformer as yf
 from tests.data.corpus import DOCUMENTS, contents, documents_of, files, write_jsonl
 from tests.data.shared import STORIES, WEB, needs_stories, needs_web
-from yuriiformer.data.prepare import Settings, is_validation, prepare
+from yuriiformer.data.prepare import Settings, prepare
 from yuriiformer.data.sources import Parts
+from yuriiformer.data.splitting import is_validation
 from yuriiformer.data.tokenizers import END_OF_TEXT, load_tokenizer
 
 
@@ -114,7 +115,7 @@ def test_chunks_do_not_matter(tmp_path, monkeypatch):
     assert len(results) == 1
 
 
-@pytest.mark.parametrize("tokenizer", ["gpt2", "bpe:300"])
+@pytest.mark.parametrize("tokenizer", [pytest.param("gpt2", marks=pytest.mark.slow), "bpe:300"])
 def test_workers_do_not_matter(tmp_path, tokenizer, monkeypatch):
     from yuriiformer.data import sources
 

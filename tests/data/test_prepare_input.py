@@ -9,7 +9,8 @@ import pytest
 import yuriiformer as yf
 from tests.data.corpus import DOCUMENTS, documents_of, fails, files, write_jsonl
 from yuriiformer.data.hub import Hub
-from yuriiformer.data.prepare import Settings, is_validation, prepare
+from yuriiformer.data.prepare import Settings, prepare
+from yuriiformer.data.splitting import is_validation
 from yuriiformer.errors import DataError
 
 
@@ -80,13 +81,10 @@ def test_empty_documents_are_left_out_and_counted(tmp_path):
     fails(tmp_path, files(path), "no document with text")
     path.write_text('{"text": "x"}\n')
     seed = next(seed for seed in range(99) if is_validation(seed, 0, 0.5))
-    fails(
-        tmp_path,
-        files(path),
-        "all documents (1) fell into the validation split",
-        seed=seed,
-        val_fraction=0.5,
-    )
+    held_out = {"seed": seed, "val_fraction": 0.5, "split": "documents"}
+    for tokenizer in ("bytes", "bpe:300"):
+        reason = "the training side is empty: all documents (1) fell into the validation split"
+        fails(tmp_path, files(path), reason, tokenizer=tokenizer, **held_out)
 
 
 def test_a_bpe_larger_than_the_text_allows(tmp_path):
@@ -100,6 +98,8 @@ def test_settings_that_cannot_be():
         Settings("gpt5")
     with pytest.raises(DataError, match="val_fraction"):
         Settings(val_fraction=1.0)
+    with pytest.raises(DataError, match="split must be one of auto, documents, tail: 'head'"):
+        Settings(split="head")
 
 
 def test_cut_and_damaged_compressed_files(tmp_path):

@@ -259,14 +259,14 @@ def test_a_finished_part_is_published_only_for_its_own_command(tmp_path, many_ch
         prepare(many_chunks, tmp_path / "out", Settings("bytes", seed=9))
     other = files(write_jsonl(tmp_path / "other.jsonl", ["x", "y"]))
     with pytest.raises(DataError, match="another source"):
-        prepare(other, tmp_path / "out", Settings("bytes"))
+        prepare(other, tmp_path / "out", Settings("bytes", split="documents"))
     prepare(many_chunks, tmp_path / "out", Settings("bytes"))
 
 
-def test_folders_without_a_journal_are_begun_anew(tmp_path, many_chunks):
-    (tmp_path / "out.partial" / "tokenizer.part").mkdir(parents=True)
-    (tmp_path / "out.partial" / "train.bin").write_bytes(b"foreign")
-    (tmp_path / "out.partial" / "tokenizer.json").write_text("{}")
+def test_stopped_before_its_journal(tmp_path, many_chunks):
+    (tmp_path / "out.partial").mkdir()
+    for name in ("lock", "train.bin", "progress.json.part"):
+        (tmp_path / "out.partial" / name).touch()
     prepare(many_chunks, tmp_path / "out", Settings("bpe:300"))
     prepare(many_chunks, tmp_path / "whole", Settings("bpe:300"))
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
@@ -277,8 +277,9 @@ def test_folders_without_a_journal_are_begun_anew(tmp_path, many_chunks):
 )
 def test_a_damaged_journal(tmp_path, many_chunks, text):
     (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "lock").touch()
     (tmp_path / "out.partial" / "progress.json").write_text(text)
-    with pytest.raises(DataError, match=r"progress\.json is damaged: use --restart"):
+    with pytest.raises(DataError, match=r"progress\.json is damaged: .*: use --restart"):
         prepare(many_chunks, tmp_path / "out", Settings("bytes"))
     prepare(many_chunks, tmp_path / "out", Settings("bytes"), restart=True)
 

@@ -204,7 +204,7 @@ def test_folders(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (out / "thesis.tex").write_text("years of work")
     for folder in (out, out / "thesis.tex"):
-        with pytest.raises(ModelFileError, match="holds other files"):
+        with pytest.raises(ModelFileError, match=r"holds something else|is not a folder"):
             ours.export_model(one, folder)
     with pytest.raises(DataError, match="29 token ids, but the tokeniser gpt2 has 50257"):
         ours.export_model(one, tmp_path / "new", load_tokenizer("gpt2"))

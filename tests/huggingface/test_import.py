@@ -244,7 +244,7 @@ def test_nothing_is_executed(tmp_path):
         (lambda c: {"weights": 1}, "not a checkpoint of nanoGPT"),
         (lambda c: [c], "not a checkpoint of nanoGPT"),
         (lambda c: {**c, "model_args": {"n_layer": 2}}, "model_args have no 'n_head'"),
-        (lambda c: {**c, "model": {**c["model"], "x": 1}}, "other things than tensors"),
+        (lambda c: {**c, "model": {**c["model"], "x": 1}}, "cannot be a model's weights"),
         (lambda c: {**c, "model": {**c["model"], "x": torch.ones(1)}}, "holds 'x'"),
         (lambda c: {**c, "model_args": {**c["model_args"], "bias": False}}, "holds '.*bias'"),
     ],

@@ -11,10 +11,11 @@ import torch
 import yuriiformer as yf
 from tests.later import Later
 from tests.launcher import yurii
+from tests.model.tiny import EVERY
 from tests.training.corpora import tales as small_words
 from tests.training.runs import small
 from yuriiformer.errors import ModelFileError, RunError
-from yuriiformer.methods.catalog import rules
+from yuriiformer.evaluation import evaluate as measuring
 from yuriiformer.runs.loading import open_model
 
 ours, transformers = Later("yuriiformer.huggingface"), Later("transformers")
@@ -67,7 +68,8 @@ def test_every_kind_opens_with_its_tokeniser(kinds, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_command_takes_it(kinds, kind, tmp_path):
+def test_every_command_takes_it(kinds, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(measuring, "SEQUENCES", 20)  # where no run says how many
     model, data = kinds[kind], kinds["run"].parent / "elsewhere"
     said = yurii(["sample", model, "--prompt", PROMPT, "--max-new-tokens", "3"])
     assert said.returncode == 0
@@ -77,18 +79,22 @@ def test_every_command_takes_it(kinds, kind, tmp_path):
     assert yurii(["export", model, tmp_path / "export"]).returncode == 0
     assert yurii(["import", model, tmp_path / "model"]).returncode == 0
     said = yurii(["evaluate", model, "--data", data, "--out", tmp_path / "evaluation"])
+    words = ["train", "--data", data, "--init-from", model, "--steps", "1", "--eval-sequences", "2"]
+    trained = yurii([*words, "--out", tmp_path / "run"])
     if kind in ("gpt2", "nanogpt"):  # these data are not theirs
-        assert said.returncode == 2
+        assert said.returncode == trained.returncode == 2
         assert "they do not belong together" in said.stderr
+        assert "prepare the text with --tokenizer gpt2" in trained.stderr
+        assert not (tmp_path / "run").exists()
     else:
-        assert said.returncode == 0, said.stderr
+        assert said.returncode == trained.returncode == 0, said.stderr + trained.stderr
+        assert "(+0.0000)" in trained.stderr
 
 
-@pytest.mark.parametrize("oracles", ["paper", "modern"])
-@pytest.mark.parametrize("name", rules)
-def test_export_and_back_loses_nothing(name, oracles, tmp_path):
+@pytest.mark.parametrize(("rule", "oracles"), EVERY)
+def test_export_and_back_loses_nothing(rule, oracles, tmp_path):
     config = yf.ModelConfig(
-        name,
+        rule,
         n_layer=2,
         n_head=2,
         d_model=16,

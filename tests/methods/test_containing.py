@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from yuriiformer.methods.catalog import rules
+from yuriiformer.methods.catalog import controls, paper, rules, upcycling
 from yuriiformer.methods.containing import coefficients_of_equality
 from yuriiformer.methods.interpreter import run_rule
 from yuriiformer.methods.rule import Rule
 
 GD = rules["gd-lie-trotter"]
+REST = rules["polyak-lie-trotter"].vary(streams={"V": "zero"})
 PLAIN = Rule(
     "plain",
     """
@@ -58,6 +59,8 @@ def check_on_tensors(rule, other, found):
         (rules["gd-table"], GD, {"lam": 0.0}),
         (rules["nesterov-lie-trotter"], rules["polyak-lie-trotter"], {"mu": 0.0, "beta": 0.9}),
         (GD, GD, {}),
+        *((rule, GD, {"mu": 0.0}) for rule in upcycling.values()),
+        (rules["nesterov-gated"], REST, {"gate": 1.0, "mu": 0.0, "beta": 0.9}),
     ],
     ids=lambda each: getattr(each, "name", ""),
 )
@@ -70,12 +73,11 @@ def test_what_is_contained(rule, other, some):
 
 def test_what_is_not():
     """LN_v is in every momentum rule of the paper, another order or another start is another."""
-    for rule in rules.values():
+    for rule in (*paper.values(), *controls.values()):
         if rule.norm_calls:
             assert coefficients_of_equality(rule, GD) is None, rule.name
     assert coefficients_of_equality(rules["gd-euler"], GD) is None
     assert coefficients_of_equality(GD, PLAIN) is None
-    start = rules["polyak-lie-trotter"].vary(streams={"V": "zero"})
-    assert coefficients_of_equality(rules["nesterov-lie-trotter"], start) is None
+    assert coefficients_of_equality(rules["nesterov-lie-trotter"], REST) is None
     fixed = PLAIN.vary(coefficients={"mu": {"learned": False}})
     assert coefficients_of_equality(fixed, GD) is None

@@ -8,12 +8,12 @@ import torch
 import yuriiformer as yf
 from tests.longhand import LONGHAND
 from tests.methods.worlds import World
-from yuriiformer.methods.catalog import controls, paper
+from yuriiformer.methods.catalog import _imex_named, controls, paper, upcycling
 
 
 def test_the_papers_rules_come_first_and_in_its_order():
     assert list(paper) == list(LONGHAND)
-    assert list(yf.rules) == [*LONGHAND, *controls]
+    assert list(yf.rules) == [*LONGHAND, *controls, *upcycling]
     assert len(paper) == 17
 
 
@@ -83,3 +83,21 @@ def test_no_rule_is_known_by_name_outside_the_catalogue():
             # The one default of the configuration is a choice, not a test.
             hits = [line for line in hits if "default: Rule | str =" not in line]
             assert not hits, f"{path}: {hits}"
+
+
+@pytest.mark.parametrize("order", ["attn-mlp", "mlp-attn"])
+@pytest.mark.parametrize("normalized", ["", "ln-"])
+def test_imex_with_any_number_of_refinements(order, normalized):
+    """The listed ones are of the same pattern; each refinement is one more line, and converges."""
+    for k in (1, 2):
+        name = f"imex{k}-{normalized}{order}"
+        assert _imex_named(name).equations == paper[name].equations
+    three = yf.rules[f"imex3-{normalized}{order}"]
+    assert three.oracle_calls == {order.split("-")[0]: 1, order.split("-")[1]: 3}
+    lines = three.equations.splitlines()
+    assert len(lines) == len(paper[f"imex2-{normalized}{order}"].equations.splitlines()) + 1
+    assert lines[2] == lines[3]
+    assert three.name not in list(yf.rules)
+    for wrong in (f"imex0-{order}", f"imex100-{order}", "imex3-attn-attn"):
+        with pytest.raises(yf.YuriiError, match="unknown rule"):
+            yf.rules[wrong]

@@ -39,7 +39,7 @@ def count_graphs(rule: str | yf.Rule, oracles: str, backend: str, layers: int = 
     return counter.frame_count
 
 
-@pytest.mark.parametrize("rule", ["gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian"])
+@pytest.mark.parametrize("rule", ["nesterov-lie-trotter", "hamiltonian"])
 def test_all_layers_share_at_most_two_graphs(rule):
     """One graph more for a layer more would show with four: a first, two inner, a last."""
     assert 1 <= count_graphs(rule, "paper", "eager", layers=4) <= 2

@@ -100,7 +100,7 @@ def test_saving_again_replaces_and_leaves_nothing_beside(saved, tmp_path):
 
 def test_other_files_are_not_overwritten(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ModelFileError, match="holds other files"):
+    with pytest.raises(ModelFileError, match="holds something else"):
         yf.save_model(tiny(), tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
@@ -145,9 +145,9 @@ DAMAGE = {
     ),
     "foreign configuration": (
         lambda f: (f / "model.json").write_text('{"model_type": "gpt2"}'),
-        "is not a model's configuration",
+        "is damaged: format is missing",
     ),
-    "a list": (lambda f: (f / "model.json").write_text("[]"), "is not a model's configuration"),
+    "a list": (lambda f: (f / "model.json").write_text("[]"), "it holds no object"),
     "binary": (lambda f: (f / "model.json").write_bytes(b"\xff\x00"), "is damaged"),
     "a later format": (lambda f: edit(f / "model.json", format=99), "update yuriiformer"),
     "an unknown field": (

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import yuriiformer as yf
+from tests.model.tiny import EVERY
 from yuriiformer.errors import InputError
 from yuriiformer.methods.passes import Query
 from yuriiformer.model.context import positions_and_mask
@@ -44,8 +45,7 @@ def texts(net, prompts, count, **options):
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-@pytest.mark.parametrize("oracles", ["paper", "modern"])
-@pytest.mark.parametrize("rule", list(yf.rules))
+@pytest.mark.parametrize(("rule", "oracles"), EVERY)
 def test_cached_equals_uncached_and_alone_equals_among_others(rule, oracles):
     """Token for token, also beyond the context, for prompts of unequal lengths."""
     net = model(rule, oracles)

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 import torch
 
 import yuriiformer as yf
 
-EVERY = list(product(yf.rules, ("paper", "modern")))  # every rule with both pairs of oracles
+PAIRS = ("paper", "modern")
+BOTH = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian", "verlet-ama")
+
+
+def _speed(number: int, rule: str, oracles: str) -> tuple[pytest.MarkDecorator, ...]:
+    fast = rule in BOTH or oracles == PAIRS[number % 2]
+    return () if fast else (pytest.mark.slow,)
+
+
+# Every rule with both pairs of oracles. A rule's equations know nothing of its oracles, so the fast
+# tests take both pairs with a few rules, and with the others one pair or the other in turn.
+EVERY = [
+    pytest.param(rule, oracles, marks=_speed(number, rule, oracles), id=f"{rule}-{oracles}")
+    for (number, rule), oracles in product(enumerate(yf.rules), PAIRS)
+]
 
 
 def tiny(rule: str | yf.Rule = "nesterov-lie-trotter", oracles: str = "paper", **options):

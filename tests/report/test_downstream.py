@@ -39,7 +39,7 @@ def put(run, task, value, stderr=0.005, *, checkpoint="best", limit=None, sha="1
 def compare(arms, **options):
     """With the results that were put there since the runs were read."""
     fresh = [replace(arm, runs=[read_run(run.folder) for run in arm.runs]) for arm in arms]
-    return outcomes.compare(fresh, **options)
+    return outcomes.compare_arms(fresh, **options)
 
 
 def cells(table, slug):

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from tests.browser import choose, no_overflow, wait
 from tests.report import payloads
 from tests.report.test_page import hostile
+from yuriiformer.methods.references import get_rule
+from yuriiformer.methods.rule import Rule
+from yuriiformer.report.payload import diagram
 
 pytestmark = pytest.mark.slow
+
+LONG = Rule(
+    "long",
+    equations="""
+        A = attn(X)
+        B = attn(X + gamma * A)
+        C = attn(X + gamma * B)
+        D = attn(X + C)
+        X = X + gamma * (A + 2 * B + 2 * C + D)
+        V = norm(beta * V + gamma * mlp(X + mu * V))
+        X = X + V
+        E = mlp(X)
+        X = X + mu * E + mu * mlp(X + mu * E)
+    """,
+)
 
 
 def rows_of(page):
@@ -24,6 +44,8 @@ def test_every_part_is_shown(open_page):
         assert part in text
     assert page.locator("#results table").first.locator("tr.baseline").count() == 1
     assert page.locator("#results table strong").count() == 1
+    assert page.locator("#results table").count() == 2
+    assert "[object" not in text
     assert page.locator("#curves canvas").count() == 2
     assert page.locator(".intervals .mean").count() == 3
     assert page.locator(".intervals .seed").count() == 6
@@ -113,6 +135,116 @@ def test_the_arm_stays_while_a_wide_table_scrolls(open_page, width, scheme):
     assert {header, *others} == {seen["page"]}
     assert baseline != seen["page"]
     assert all(colour.startswith("rgb(") for colour in (header, baseline))  # opaque
+
+
+SHOWN = "all => all.filter(one => !one.hidden).map(one => one.textContent)"
+
+
+def columns_of(page):
+    return page.locator("#results table").first.locator("thead th").evaluate_all(SHOWN)
+
+
+def scrolls(page):
+    """Whether the table is wider than its place; the hint must say so."""
+    box = page.locator("#results .scroll").first
+    wide = box.evaluate("one => one.scrollWidth > one.clientWidth")
+    assert page.locator("#results .hint").first.is_visible() == wide
+    assert box.evaluate("one => one.parentNode.matches('.more')") == wide
+    return wide
+
+
+def with_many_columns():
+    """As the results of a real study: more columns than a page has room for."""
+    payload = payloads.small()
+    table = payload["groups"][0]["table"]
+    for column in table["columns"][3:]:
+        column["drop"] = 1
+    for number in range(2, 12):
+        table["columns"].append({**table["columns"][4], "key": str(number), "drop": number})
+        table["columns"][-1]["title"] = f"Column {number}"
+        for row in table["rows"]:
+            row["cells"][str(number)] = {"text": f"{number}.000 ± 0.001", "value": number}
+    return payload, [column["title"] for column in table["columns"]]
+
+
+def test_a_table_shows_the_columns_that_fit(open_page):
+    payload, titles = with_many_columns()
+    page = open_page(payload, 1100)
+    some = columns_of(page)
+    assert 4 < len(some) < len(titles)
+    assert some == titles[: len(some)]  # the most important ones
+    assert not scrolls(page)
+    page.set_viewport_size({"width": 900, "height": 900})
+    shown = (
+        "document.querySelector('#results table').querySelectorAll('th[scope=col]:not([hidden])')"
+    )
+    wait(page, f"{shown}.length < {len(some)}")
+    assert not scrolls(page)
+    page.set_viewport_size({"width": 360, "height": 900})
+    wait(page, "document.querySelector('#results .wide') !== null")
+    assert columns_of(page) == titles[:3]  # these stay
+    assert scrolls(page)
+    page.locator("#results .scroll").first.evaluate("box => { box.scrollLeft = 9999; }")
+    wait(page, "document.querySelector('#results .more') === null")
+
+
+def test_the_other_columns_can_be_chosen(open_page):
+    payload, titles = with_many_columns()
+    page = open_page(payload, 1100)
+    some, chooser = columns_of(page), page.locator("#results .columns").first
+    count = chooser.locator("summary")
+    assert count.inner_text() == f"Columns ({len(titles) - len(some)} more)"
+    count.click()
+    assert chooser.get_by_role("checkbox", checked=True).count() == len(some) - 3
+    chooser.get_by_label("Column 11").check()
+    assert columns_of(page) == [*some, "Column 11"]
+    chooser.get_by_label("Tokens/s").uncheck()
+    assert "Tokens/s" not in columns_of(page)
+    chooser.get_by_role("button", name="All").click()
+    assert columns_of(page) == titles
+    assert scrolls(page)
+    assert count.inner_text() == "Columns"
+    page.locator("#results").get_by_role("button", name="Column 11", exact=True).click()
+    chooser.get_by_role("button", name="Those that fit").click()
+    assert columns_of(page) == some
+    assert not scrolls(page)
+
+
+@pytest.mark.parametrize("width", [390, 1100])
+def test_diagrams_of_long_rules_stay_readable(open_page, width):
+    payload = payloads.small()
+    one, two, _ = payload["groups"][0]["arms"]
+    for arm, rule in ((one, get_rule("nesterov-lie-trotter")), (two, LONG)):
+        arm["diagram"], arm["rule"] = diagram(rule), rule.name
+    page = open_page(payload, width)
+    assert no_overflow(page)
+    for image in page.locator("#blocks img").all():
+        image.evaluate("image => image.decode()")
+        # Drawn in points of a 72nd of an inch: a letter of 9 to 12 of them has as many pixels.
+        scale = "image => image.getBoundingClientRect().width / (image.naturalWidth * 0.75)"
+        assert 0.66 < image.evaluate(scale) <= 1.01
+    broad = page.locator("#blocks .broad")
+    assert broad.count() == 1
+    wide = "box => box.scrollWidth > box.clientWidth"
+    assert broad.locator(".diagram").evaluate(wide) == (width == 390)
+
+
+def test_diagrams_are_dark_in_the_dark(open_page):
+    import numpy as np
+    from PIL import Image
+
+    def brightness(page):
+        box = page.locator("#blocks .diagram").first
+        box.locator("img").evaluate("image => image.decode()")
+        return np.asarray(Image.open(io.BytesIO(box.screenshot())).convert("L"))
+
+    payload = payloads.small()
+    payload["groups"][0]["arms"][0]["diagram"] = diagram(get_rule("gd-lie-trotter"))
+    light = brightness(open_page(payload))
+    dark = brightness(open_page(payload, color_scheme="dark"))
+    assert np.median(light) > 240
+    assert np.median(dark) < 30
+    assert dark.max() > 180  # the lines and letters
 
 
 def test_the_keyboard_shows_where_it_is(open_page):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.comparison.synthetic import arm, falling
-from yuriiformer.comparison.outcomes import compare
+from yuriiformer.comparison.outcomes import compare_arms
 from yuriiformer.display.page import page_html
 from yuriiformer.report.headline import headline
 from yuriiformer.report.payload import PAGE, Extras, payload
@@ -24,7 +24,7 @@ def page(comparison, **extras):
 def test_curves_are_the_runs(tmp_path):
     base = arm(tmp_path, GD, {0: 1.0, 1: 1.2}, steps=400, noise=0.1)
     other = arm(tmp_path, NESTEROV, {0: 0.8, 1: 1.1}, steps=400)
-    data = page(compare([base, other]))
+    data = page(compare_arms([base, other]))
     json.dumps(data, allow_nan=False)
     shown, second = data["groups"][0]["arms"]
     run = base.runs[1].curves
@@ -54,14 +54,14 @@ def test_coefficients_are_the_first_seeds(tmp_path):
         every=5,
         coefficients={"mu": lambda step: step / 1e5},
     )
-    shown = page(compare([found]))["groups"][0]["arms"][0]["coefficients"]
+    shown = page(compare_arms([found]))["groups"][0]["arms"][0]["coefficients"]
     assert shown["steps"][0] == 0
     assert shown["steps"][-1] == 1000
     assert len(shown["steps"]) <= 60
     assert set(shown["values"]) == set(found.rule.coefficients)
     last = found.runs[0].curves.coefficients[-1][1]["mu"]
     assert shown["values"]["mu"][-1] == pytest.approx(last, rel=1e-5)
-    none = page(compare([arm(tmp_path, GD, {0: 1.0})]))
+    none = page(compare_arms([arm(tmp_path, GD, {0: 1.0})]))
     assert none["groups"][0]["arms"][0]["coefficients"] is None
 
 
@@ -70,7 +70,7 @@ def test_what_is_not_finite_is_null(tmp_path):
         return np.where(step > 50, np.nan, 1.0)
 
     found = arm(tmp_path, GD, {0: 1.0}, val=broken, train=broken)
-    data = page(compare([found]))
+    data = page(compare_arms([found]))
     json.dumps(data, allow_nan=False)
     assert data["groups"][0]["arms"][0]["curves"]["val"]["loss"][-1] is None
     numbers = {"a": (float("inf"), np.int64(3), np.float64(1 / 3))}
@@ -82,7 +82,7 @@ def test_samples_commands_and_hostile_labels(tmp_path):
     label = "</script><b>&"
     found = arm(tmp_path, GD, {0: 1.0}, label=label)
     samples = {str(found.first.folder): ([{"prompt": "Once", "text": " upon"}], "best")}
-    data = page(compare([found]), samples=samples, commands=[("the runs", "yurii suite")])
+    data = page(compare_arms([found]), samples=samples, commands=[("the runs", "yurii suite")])
     shown = data["groups"][0]["arms"][0]
     assert shown["samples"][0]["text"] == " upon"
     assert shown["samples_note"] == "best"
@@ -95,14 +95,14 @@ def test_samples_commands_and_hostile_labels(tmp_path):
 def test_an_unfinished_comparison(tmp_path):
     base = arm(tmp_path, GD, {0: 1.0}, until={0: 30})
     other = arm(tmp_path, NESTEROV, {0: 1.0}, until={0: 0})
-    data = page(compare([base, other]))
+    data = page(compare_arms([base, other]))
     assert data["headline"] == ["No run has finished yet: curves are shown as far as they go."]
     assert data["groups"][0]["ranking"] == []
     assert data["groups"][0]["arms"][0]["runs"][0]["status_text"] == "30 of 100 steps"
 
 
 def said(*arms, **options):
-    return " ".join(headline(compare(arms, **options)))
+    return " ".join(headline(compare_arms(arms, **options)))
 
 
 def test_the_headline_claims_what_the_seeds_bear_out(tmp_path):
@@ -128,7 +128,7 @@ def test_the_headline_claims_what_the_seeds_bear_out(tmp_path):
 def test_an_arm_beside_its_own_copy(tmp_path):
     base = arm(tmp_path, GD, {0: 1.0, 1: 1.1})
     twin = arm(tmp_path, GD, {0: 1.0, 1: 1.1}, slug="twin", label="twin")
-    comparison = compare([base, twin])
+    comparison = compare_arms([base, twin])
     assert comparison.outcomes[1].difference.mean == 0
     assert comparison.outcomes[1].difference.p_holm == 1
     assert "twin cannot be told from GD+Lie–Trotter" in said(base, twin)
@@ -150,7 +150,7 @@ def test_nothing_is_claimed_of_an_arm_that_lost_seeds(tmp_path):
     text = said(base, both)
     assert text.startswith("GD+Lie–Trotter ends lowest")
     assert "Nesterov+Lie–Trotter failed or diverged with some seeds; nothing is claimed" in text
-    comparison = compare([base, both])
+    comparison = compare_arms([base, both])
     assert any("seed 2 ended with a loss that is not finite" in each for each in comparison.remarks)
     rows = page(comparison)["groups"][0]["table"]["rows"]
     assert rows[1]["cells"]["seeds"]["text"] == "2/3"
@@ -161,7 +161,7 @@ def test_nothing_is_claimed_of_an_arm_that_lost_seeds(tmp_path):
 def test_other_seeds_are_ranked_by_what_is_common(tmp_path):
     base = arm(tmp_path, GD, {0: 1.0, 1: 2.0})
     easy = arm(tmp_path, NESTEROV, {0: 1.1})  # worse on the one seed that both have
-    comparison = compare([base, easy])
+    comparison = compare_arms([base, easy])
     assert [each.arm.slug for each in comparison.ranked()] == [GD, NESTEROV]
     assert any("Arms have other seeds" in each for each in comparison.remarks)
     assert "GD+Lie–Trotter ends lowest" in said(base, easy)
@@ -169,4 +169,4 @@ def test_other_seeds_are_ranked_by_what_is_common(tmp_path):
 
 def test_no_validation_is_said(tmp_path):
     found = arm(tmp_path, GD, {0: 1.0}, every=0)
-    assert headline(compare([found]))[0].startswith("No finished run has a validation loss")
+    assert headline(compare_arms([found]))[0].startswith("No finished run has a validation loss")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.comparison.synthetic import arm, write_suite
-from yuriiformer.comparison.outcomes import Speedup, compare
+from yuriiformer.comparison.outcomes import Speedup, compare_arms
 from yuriiformer.comparison.paper import FOOTNOTE
 from yuriiformer.methods.catalog import paper
 from yuriiformer.report.cells import NONE, lowest
@@ -80,7 +80,7 @@ def test_what_is_not_there_is_a_dash(tmp_path):
         arm(tmp_path, GD, {0: 1.0, 1: 1.0}, until={0: 50, 1: 50}),
         arm(tmp_path, NESTEROV, {0: 1.0, 1: 1.0}),
     ]
-    found = cells(compare(arms))
+    found = cells(compare_arms(arms))
     for key in ("final", "best", "best_step", "train"):
         assert found[GD][key].text == NONE
         assert found[GD][key].value is None
@@ -95,7 +95,7 @@ def test_the_bold_rule_in_each_panel_with_ties_at_the_printed_precision(tmp_path
         *flat(tmp_path, {"a": 1.0794, "b": 1.0786, "c": 1.0796}),
         *flat(tmp_path, {"d": 1.05, "e": 1.06}, rule=VERLET),
     ]
-    comparison = compare(arms)
+    comparison = compare_arms(arms)
     # 1.079, 1.079 and 1.080: the first two are the same as printed.
     assert lowest(comparison.outcomes, "final") == {"a", "b", "d"}
     found = cells(comparison)
@@ -109,7 +109,7 @@ def test_the_bold_rule_in_each_panel_with_ties_at_the_printed_precision(tmp_path
 def test_an_unfinished_arm_is_not_bold(tmp_path):
     arms = flat(tmp_path, {"a": 1.2, "b": 1.3})
     arms += flat(tmp_path, {"c": 0.5}, until={0: 50})
-    assert lowest(compare(arms).outcomes, "final") == {"a"}
+    assert lowest(compare_arms(arms).outcomes, "final") == {"a"}
 
 
 def test_speedups_in_words(tmp_path):
@@ -131,14 +131,14 @@ def test_small_numbers_are_not_shown_as_zero(tmp_path):
         arm(tmp_path, GD, {0: 1.0, 1: 1.0001, 2: 1.0}),
         arm(tmp_path, NESTEROV, {0: 0.9, 1: 0.9, 2: 0.90001}),
     ]
-    found = cells(compare(arms))
+    found = cells(compare_arms(arms))
     assert found[GD]["final"].text.endswith("± <0.001")
     assert found[NESTEROV]["p"].text == "<0.001"
     assert found[NESTEROV]["detectable"].text == "<0.001"
 
 
 def test_a_difference_of_nothing_has_no_sign(tmp_path):
-    found = cells(compare(flat(tmp_path, {"a": 1.0, "b": 0.99999})))
+    found = cells(compare_arms(flat(tmp_path, {"a": 1.0, "b": 0.99999})))
     assert found["b"]["difference"].text == "0.000"
 
 
@@ -160,12 +160,12 @@ def test_the_papers_figures_stand_beside_ours(tmp_path):
 def test_only_the_papers_runs_are_set_beside_its_figures(tmp_path):
     plain = arm(tmp_path, GD, {0: 1.0})
     deeper = arm(tmp_path, NESTEROV, {0: 1.0}, recipe={"muon_lr": 0.01})
-    found = cells(compare([plain, deeper], preset="tinystories-small"))
+    found = cells(compare_arms([plain, deeper], preset="tinystories-small"))
     assert found[GD]["paper_final"].text == "1.114"
     assert found[NESTEROV]["paper_final"].text == NONE
     assert found[NESTEROV]["differs"].text == "muon_lr=0.01"
     assert found[NESTEROV]["differs"].help == "Baseline: muon_lr=0.02."
-    assert result_table(compare([plain], preset="tinystories-small")).footnotes == ()
+    assert result_table(compare_arms([plain], preset="tinystories-small")).footnotes == ()
 
 
 @pytest.mark.parametrize("setting", ["openwebtext-small", "tales-tiny"])
@@ -187,7 +187,7 @@ def test_the_payload_of_a_page(tmp_path):
     json.dumps(data, allow_nan=False)
     assert set(data) == {"columns", "rows"}
     for column in data["columns"]:
-        assert set(column) == {"key", "title", "help", "numeric", "lower_is_better"}
+        assert set(column) == {"key", "title", "help", "numeric", "lower_is_better", "drop"}
         assert column["help"]
     assert [row["arm"] for row in data["rows"]] == [GD, NESTEROV, VERLET]
     final = data["rows"][1]["cells"]["final"]

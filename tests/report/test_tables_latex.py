@@ -11,7 +11,7 @@ import pytest
 
 from tests.comparison.synthetic import arm, write_suite
 from tests.report.test_tables import HOSTILE
-from yuriiformer.comparison.outcomes import compare
+from yuriiformer.comparison.outcomes import compare_arms
 from yuriiformer.methods.catalog import paper
 from yuriiformer.report.tables_latex import escape, latex, latex_document, latex_sizes
 
@@ -55,7 +55,7 @@ def test_hostile_labels_compile(tmp_path, compile_latex):
         arm(tmp_path, rule, {0: 1.0, 1: 1.1}, label=f"{start} {HOSTILE}")
         for rule, start in (("gd-euler", "[x]"), ("verlet-ama", "*"), ("gd-lie-trotter", "&"))
     ]
-    comparison = compare(arms, name=HOSTILE, preset="tinystories-small")
+    comparison = compare_arms(arms, name=HOSTILE, preset="tinystories-small")
     compile_latex(latex_document([latex(comparison), latex_sizes([comparison, comparison])]))
 
 

@@ -11,7 +11,7 @@ from tests.training.runs import StopAt, StopRun, small, tales
 from yuriiformer.training.session import train
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def runs(tmp_path_factory) -> Path:
     """``whole``: a run of 8 steps. ``begun``: the same, ended after 7, with ``last`` of step 6."""
     home = tmp_path_factory.mktemp("runs")

@@ -82,7 +82,7 @@ def test_a_run_is_not_overwritten(tmp_path):
 
 def test_odd_places(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(RunError, match="is a file: choose another --out"):
+    with pytest.raises(RunError, match="is not a folder"):
         RunFolder(tmp_path / "file").take(resume=False)
     with pytest.raises(RunError, match="cannot be written"):
         RunFolder(tmp_path / "file" / "run").take(resume=False)

@@ -22,6 +22,7 @@ from yuriiformer.data.prepare import Settings
 from yuriiformer.errors import RunError
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training.presets import preset
+from yuriiformer.training.session import train
 
 RULE = "nesterov-lie-trotter"
 SECONDS = 300  # to wait for what must come; a test that waits so long has failed
@@ -53,6 +54,18 @@ def small(
         ),
         output=replace(base.output, **{"save_every": 3, "tensorboard": False, **output}),
     )
+
+
+@cache
+def whole_run() -> Path:
+    """What `small` leaves undisturbed, for all tests of this process; they only read it."""
+    _homes.append(tempfile.TemporaryDirectory(prefix="yurii-whole-"))
+    out = Path(_homes[-1].name) / "run"
+    train(small(), tales(), out)
+    return out
+
+
+_homes: list[tempfile.TemporaryDirectory] = []
 
 
 def command(

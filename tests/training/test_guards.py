@@ -124,7 +124,7 @@ def test_the_command_has_a_code_for_it(tmp_path, poisoned, capsys):
     assert main(arguments) == 3
     error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("yurii:")]
     assert len(error) == 1
-    assert "checkpoints/last is intact" in error[0]
+    assert "no checkpoint was saved before it" in error[0]
 
 
 def test_a_validation_that_is_not_finite_stops_too(tmp_path, monkeypatch):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 
 import yuriiformer as yf
 from tests.training.corpora import tales
+from tests.training.runs import command, started
 from tests.training.test_guards import small
 from yuriiformer.cli.main import main
 from yuriiformer.model import loss as losses
@@ -25,33 +25,16 @@ from yuriiformer.training.session import fill_vocabulary
 
 def test_nobody_reading_does_not_stop_it(tmp_path):
     """`yurii train ... 2>&1 | head -1`, as when a terminal goes away."""
-    out = tmp_path / "run"
-    command = [
-        sys.executable,
-        "-m",
-        "yuriiformer",
-        "train",
-        "--data",
-        str(tales()),
-        "--out",
-        str(out),
-        "--steps",
-        "6",
-        "--eval-every",
-        "1",
-        "--eval-sequences",
-        "4",
-        "--sequences",
-        "4",
-        "--no-tensorboard",
-        "--threads",
-        "1",
-    ]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert run.stdout is not None
-    assert b"parameters" in run.stdout.readline()
-    run.stdout.close()
-    assert run.wait(timeout=200) == 0
+    out, pipe = tmp_path / "run", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with (
+        os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader,
+        started(command(out, "--eval-every", "1", steps=6), pipe) as run,
+    ):
+        os.set_blocking(reader.fileno(), True)
+        assert b"parameters" in reader.readline()
+        reader.close()
+        assert run.wait(200) == 0
     assert [r["step"] for r in read_metrics(out / "metrics.jsonl")] == list(range(7))
     assert read_checkpoint(out / "checkpoints" / "final").step == 6
 

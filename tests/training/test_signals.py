@@ -19,6 +19,7 @@ from tests.training.runs import (
     stopped_at,
     tales,
     wait_for,
+    whole_run,
     workers,
 )
 from yuriiformer.runs.checkpoint import newest_whole, read_checkpoint
@@ -29,7 +30,14 @@ from yuriiformer.training.stop import EXIT_CODE, SIGNALS, Stopper
 LONG = 5000  # steps of a run that nobody will see the end of
 
 
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [
+        *SIGNALS[:2],  # what comes of the others is tested in this process
+        *(pytest.param(number, marks=pytest.mark.slow) for number in SIGNALS[2:]),
+    ],
+    ids=lambda number: number.name,
+)
 def test_a_signal_saves(tmp_path, number):
     out, log = tmp_path / "out", tmp_path / "log"
     with started(command(out, steps=LONG), log) as process:
@@ -46,6 +54,10 @@ def test_a_signal_saves(tmp_path, number):
 
 def test_the_handlers_are_given_back():
     before = [signal.getsignal(number) for number in SIGNALS]
+    for number in SIGNALS:
+        with Stopper() as stopper:
+            os.kill(os.getpid(), number)
+            assert stopper.requested == number.name
     with Stopper() as stopper:
         assert stopper.requested is None
         os.kill(os.getpid(), signal.SIGUSR1)
@@ -79,8 +91,7 @@ class Signal:
 def test_stopped_while_it_validates(tmp_path, monkeypatch, validation, step):
     """What is left of the validation is done when the run resumes: at the first step, in the
     middle, after the last."""
-    out, whole = tmp_path / "out", tmp_path / "whole"
-    train(small(), tales(), whole)
+    out, whole = tmp_path / "out", whole_run()
     with monkeypatch.context() as patch:
         patch.setattr(trainer, "total_loss", Signal(validation).total_loss)
         result = train(small(), tales(), out)

@@ -13,8 +13,9 @@ from yuriiformer.cli.parsing import parse_flags
 
 @dataclass(frozen=True)
 class Flags:
-    """Write a model as a folder that AutoModelForCausalLM and AutoTokenizer open
-    after 'import yuriiformer.huggingface': configuration, safetensors, tokeniser, a model card."""
+    """Write a model as a folder that AutoModelForCausalLM and AutoTokenizer open after 'import
+    yuriiformer.huggingface' or with trust_remote_code=True: configuration, safetensors, tokeniser,
+    a model card. With --as gpt2 transformers alone are enough."""
 
     model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="MODEL")]]
     """A run, a checkpoint, a model folder, an export, a GPT-2."""
@@ -22,6 +23,8 @@ class Flags:
     """Where to: a folder of its own; an earlier export in it is replaced."""
     checkpoint: Literal["best", "final", "last"] | None = None
     """Which of a run's checkpoints; the best by validation loss if not given."""
+    kind: Annotated[Literal["yuriiformer", "gpt2"], tyro.conf.arg(name="as")] = "yuriiformer"
+    """What to write: gpt2 is a plain GPT2LMHeadModel, for models of the rule gd-lie-trotter."""
     data: Path | None = None
     """The prepared data, where the model does not have its tokeniser with it."""
 
@@ -32,7 +35,9 @@ def run(arguments: list[str]) -> None:
 
     from yuriiformer.huggingface.export import export_run  # noqa: PLC0415  transformers are slow
 
-    tokenizer = export_run(flags.model, flags.folder, flags.checkpoint, data=flags.data)
+    tokenizer = export_run(
+        flags.model, flags.folder, flags.checkpoint, data=flags.data, kind=flags.kind
+    )
     print(flags.folder)
     if tokenizer is None:
         print("without a tokeniser: neither the model nor its data name one")

@@ -24,8 +24,8 @@ Rules = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
         metavar="RULE",
-        help="names, TOML files, variations, or a group: paper, standard, controls, all; "
-        "a selection if none are given",
+        help="names, TOML files, variations, or a group: paper, standard, controls, upcycling, "
+        "all; a selection if none are given",
     ),
 ]
 Given = Annotated[

@@ -20,8 +20,8 @@ import tyro
 
 from yuriiformer import __version__
 from yuriiformer.config import TrainConfig, is_whole, read_settings, some_fields
-from yuriiformer.errors import ConfigError, InputError, RuleError, RunError, YuriiError
-from yuriiformer.files import read_json
+from yuriiformer.errors import ConfigError, InputError, RuleError, YuriiError
+from yuriiformer.files import claim_folder, read_json
 from yuriiformer.methods.references import get_rule
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.training.presets import preset
@@ -81,12 +81,7 @@ def print_remarks(remarks: Sequence[str]) -> None:
 def check_folder(out: Path, name: str, kind: str) -> None:
     """A folder to write into: new, empty, or an earlier one of the same kind, as ``kind`` in its
     file ``name`` says. Nothing else is overwritten."""
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise RunError(f"{out} is not a folder: give another with --out")
-    if any(out.iterdir()) and read_json(out / name).get("kind") != kind:
-        raise RunError(f"{out} holds something else: give a new or empty folder with --out")
+    claim_folder(out, lambda folder: read_json(folder / name).get("kind") == kind, kind)
 
 
 def made_now() -> str:
@@ -100,12 +95,38 @@ def command_here(words: Sequence[str]) -> str:
     return f"cd {shlex.quote(os.getcwd())} && {shlex.join(words)}"
 
 
+EMPTY = "the path is empty"
+
+
+def _path(words: list[str]) -> Path:
+    """An empty path would be the current folder."""
+    if not words[0]:
+        raise ValueError(EMPTY)
+    return Path(words[0])
+
+
+_PATHS = tyro.constructors.ConstructorRegistry()
+
+
+@_PATHS.primitive_rule
+def _paths(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
+    if info.type is not Path:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH",
+        instance_from_str=_path,
+        is_instance=lambda value: isinstance(value, Path),
+        str_from_instance=lambda path: [str(path)],
+    )
+
+
 @contextmanager
 def _in_one_line() -> Iterator[None]:
-    """tyro's errors as ours."""
+    """tyro's errors as ours, and paths as we read them."""
     said = io.StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(said), _PATHS:
             yield
     except SystemExit as stop:
         if stop.code in (0, None):  # it was asked for help
@@ -130,6 +151,8 @@ def _unframed(message: str) -> str:
     message = titles.sub("", message, count=0 if "╭" in message else 1)
     words = re.sub(r"[│─]|(?<!\S)-{3,}(?!\S)", " ", message).split()
     text = " ".join(words)
+    if EMPTY in text:  # tyro also lists what else it tried
+        return f"{text.removeprefix('Error parsing ').split(': ')[0]}: {EMPTY}"
     return text.replace(" For full helptext, run", "; for help, run").replace("run: ", "run ")
 
 
@@ -168,13 +191,19 @@ class First:
     rule: str | None = None
     out: Path | None = None
     resume: bool = False
+    init_from: str | None = None
 
 
-def base_config(first: First, usual: str) -> TrainConfig:
+def base_config(first: First, usual: str, like: ModelConfig | None = None) -> TrainConfig:
     """The whole configuration that flags change fields of: a file's, a preset's, or a preset's with
-    some fields of a file."""
+    some fields of a file. ``like`` stands for the preset's model."""
+
+    def ready(name: str, rule: str) -> TrainConfig:
+        found = preset(name, rule)
+        return found if like is None else replace(found, model=like)
+
     if first.config is None:
-        return preset(first.preset or usual, first.rule or RULE)
+        return ready(first.preset or usual, first.rule or RULE)
     data = read_settings(first.config)
     try:
         if is_whole(data):
@@ -182,7 +211,7 @@ def base_config(first: First, usual: str) -> TrainConfig:
                 raise ConfigError("--preset beside it: it is a whole configuration; choose one")
             return TrainConfig.from_dict(data)
         named = data.pop("preset", usual)
-        return preset(first.preset or str(named), RULE).with_(**some_fields(data))
+        return ready(first.preset or str(named), RULE).with_(**some_fields(data))
     except (ConfigError, RuleError, TypeError) as error:
         raise ConfigError(f"{first.config}: {error}") from None
 

@@ -18,9 +18,11 @@ from yuriiformer.data.hub import Hub, find_revision
 from yuriiformer.data.partial import Progress
 from yuriiformer.data.prepare import Report, Settings, prepare
 from yuriiformer.data.show import tales_floor
-from yuriiformer.data.sources import Files, Parts, Source, Tales, find_files
+from yuriiformer.data.sources import Files, Parts, Source, Tales, find_files, skipped_files
+from yuriiformer.data.splitting import SplitBy
 from yuriiformer.errors import DataError, whole_number
 
+NAMED = 8  # skipped files
 TINYSTORIES, OPENWEBTEXT = "roneneldan/TinyStories", "Skylion007/openwebtext"
 
 From = Annotated[
@@ -129,6 +131,7 @@ def text(
     paths: tyro.conf.Positional[tuple[Path, ...]],
     common: tyro.conf.OmitArgPrefixes[Common],
     val_fraction: float = 0.05,
+    split: SplitBy = "auto",
     column: str = "text",
     drop_cut_ends: bool = False,
 ) -> None:
@@ -136,14 +139,25 @@ def text(
 
     Args:
         paths: files and folders. A .txt file is split into documents at <|endoftext|>.
-        val_fraction: share of documents held out by hash.
+        val_fraction: share held out for validation.
+        split: hold out whole documents (by hash), or the tail of each document, which one book or
+            a few of them need. auto is by document, unless one side would be empty or tiny.
         column: the column with the text in .jsonl and .parquet files.
         drop_cut_ends: leave out the first and last document of a .txt file cut from a larger one.
     """
     if not paths:
         raise DataError("name at least one file or folder: yurii prepare text PATH --out FOLDER")
     source = Files(tuple(find_files(paths)), column, drop_cut_ends)
-    _prepare(source, common, val_fraction)
+    _say_skipped(skipped_files(paths))
+    _prepare(source, common, val_fraction, split)
+
+
+def _say_skipped(files: list[Path]) -> None:
+    if files:
+        names = ", ".join(str(path) for path in files[:NAMED])
+        more = f" and {len(files) - NAMED:,} more" if len(files) > NAMED else ""
+        what = "1 file" if len(files) == 1 else f"{len(files):,} files"
+        print(f"skipped {what} (empty, or not .txt, .jsonl or .parquet): {names}{more}")
 
 
 def tales(
@@ -159,8 +173,12 @@ def tales(
     _prepare(Tales(stories, common.seed), common, val_fraction)
 
 
-def _prepare(source: Source, common: Common, val_fraction: float) -> None:
-    settings = Settings(common.tokenizer, common.seed, val_fraction, common.end_mark, common.strict)
+def _prepare(
+    source: Source, common: Common, val_fraction: float, split: SplitBy = "documents"
+) -> None:
+    """The other sources are many short documents: they are split by document."""
+    given = (common.tokenizer, common.seed, val_fraction, common.end_mark, common.strict)
+    settings = Settings(*given, split=split)
     try:
         with _reporting() as report:
             meta = prepare(
@@ -174,14 +192,15 @@ def _prepare(source: Source, common: Common, val_fraction: float) -> None:
     except KeyboardInterrupt:
         print("the same command resumes it", file=sys.stderr)
         raise
-    for split, known in meta["splits"].items():
-        print(f"{split}: {known['documents']:,} documents, {known['tokens']:,} tokens")
+    if meta["settings"].get("split") == "tail":
+        print(f"validation is {meta['split_rule']}")
+    for name, known in meta["splits"].items():
+        print(f"{name}: {known['documents']:,} documents, {known['tokens']:,} tokens")
     for what in ("empty_documents", "invalid_utf8_documents"):
         if meta[what]:
             print(f"{what.replace('_', ' ')}: {meta[what]:,}")
     if not meta["splits"]["val"]["documents"]:
-        print("note: the validation split has no document: give more documents")
-        print("(a .txt file is one document unless it is split by <|endoftext|>)")
+        print("note: the validation split is empty: give more text, or a larger --val-fraction")
     if floor := tales_floor(meta):
         print(floor)
     print(f"wrote {common.out}")

@@ -18,7 +18,7 @@ from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.outcomes import Comparison
 from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, RunError
-from yuriiformer.files import write_text
+from yuriiformer.files import claim_folder, read_json, write_text
 from yuriiformer.report.downstream import downstream_latex, downstream_table
 from yuriiformer.report.headline import headline, hypothesis_lines, hypothesis_table
 from yuriiformer.report.payload import PAGE, Extras, payload
@@ -67,14 +67,15 @@ def run(arguments: list[str]) -> int:
         raise ConfigError("a folder is needed: a suite, an archive, a run, or one that holds some")
     comparisons = collect(flags.folders, flags.baseline)
     out = flags.out or flags.folders[0] / "report"
+    claim_folder(out, _is_report, "a report")
     try:
         out.mkdir(parents=True, exist_ok=True)
         samples = _samples(flags, comparisons) if flags.samples else {}
         studies = [each.study.title for each in comparisons if each.study is not None]
         title = flags.title or (studies[0] if len(studies) == 1 else "YuriiFormer report")
         extras = Extras(title, made_now(), samples, _commands(flags, arguments))
-        write_page(PAGE, payload(comparisons, extras), out / "report.html")
         _tables(comparisons, out)
+        write_page(PAGE, payload(comparisons, extras), out / "report.html")
         if flags.figures:
             from yuriiformer.report.figures import write_figures  # noqa: PLC0415  matplotlib
 
@@ -83,6 +84,13 @@ def run(arguments: list[str]) -> int:
         raise RunError(f"the report cannot be written to {out}: {error}") from None
     _print(comparisons, samples, out, figures=flags.figures)
     return 0
+
+
+def _is_report(folder: Path) -> bool:
+    """Whether a folder holds an earlier report."""
+    parts = {"tables", "figures", "report.html", "report.html.part"}
+    known = read_json(folder / "tables" / "results.json").get("comparisons")
+    return isinstance(known, list) and all(path.name in parts for path in folder.iterdir())
 
 
 def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
@@ -125,6 +133,7 @@ def _commands(flags: Flags, arguments: Sequence[str]) -> list[tuple[str, str]]:
 def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
     folder = out / "tables"
     folder.mkdir(exist_ok=True)
+    write_text(folder / "results.json", json_text(comparisons))  # first: it marks a report
     tables = [latex(each) for each in comparisons]
     for each in comparisons:
         stem = each.name or "results"
@@ -137,7 +146,6 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
         tables += [downstream_latex(more["downstream"])] if more["downstream"] else []
     tables += [latex_sizes(comparisons)] if len(comparisons) > 1 else []
     write_text(folder / "results.tex", latex_document(tables))
-    write_text(folder / "results.json", json_text(comparisons))
 
 
 def _print(

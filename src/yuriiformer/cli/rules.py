@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from yuriiformer.cli.parsing import parse_command
-from yuriiformer.methods.catalog import controls, paper
+from yuriiformer.methods.catalog import controls, paper, upcycling
 from yuriiformer.methods.drawing.listing import describe, full_text, summary_rows
 from yuriiformer.methods.references import get_rule
 
@@ -24,17 +24,18 @@ RuleName = Annotated[
     ),
 ]
 
+_GROUPS = {"paper": paper, "controls": controls, "upcycling": upcycling}
+
 
 def list_rules(json_output: Annotated[bool, tyro.conf.arg(name="json")] = False) -> None:
-    """List all rules: the paper's seventeen, then the controls.
+    """List all rules: the paper's seventeen, the controls, those to continue a model with.
 
     Args:
         json_output: print everything about every rule as JSON.
     """
     if json_output:
-        groups = {"paper": paper, "controls": controls}
         data = {
-            group: [describe(rule) for rule in rules.values()] for group, rules in groups.items()
+            group: [describe(rule) for rule in rules.values()] for group, rules in _GROUPS.items()
         }
         print(json.dumps(data, indent=2, ensure_ascii=False))
         return
@@ -49,7 +50,7 @@ def list_rules(json_output: Annotated[bool, tyro.conf.arg(name="json")] = False)
     for head in heads:
         wraps = head in ("label", "coefficients")
         table.add_column(head, justify="right" if head == "extra" else "left", no_wrap=not wraps)
-    for group in (paper, controls):
+    for group in _GROUPS.values():
         for row in summary_rows(group.values()):
             table.add_row(*(row[head] for head in heads))
         table.add_section()

@@ -17,6 +17,8 @@ from yuriiformer.errors import whole_number
 from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.runs.loading import LoadedModel, open_model
 
+TOGETHER = 256  # samples at a time: memory grows with them
+
 
 @dataclass(frozen=True)
 class Flags:
@@ -60,13 +62,25 @@ def run(arguments: list[str]) -> int:
     tokenizer = loaded.need_tokenizer()
     tokens = _encode(loaded, tokenizer, prompt)
     end = None if flags.ignore_end else tokenizer.end_of_text
-    columns = stream(
-        loaded.model, [tokens] * flags.n, flags.max_new_tokens, sampling, seed=flags.seed, end=end
-    )
+    samples: list[dict[str, Any]] = []
+    for first in range(0, flags.n, TOGETHER):
+        rows = min(TOGETHER, flags.n - first)
+        columns = stream(
+            loaded.model,
+            [tokens] * rows,
+            flags.max_new_tokens,
+            sampling,
+            seed=flags.seed,
+            end=end,
+            first=first,
+        )
+        if flags.json:
+            samples += _samples(tokenizer, list(columns), rows)
+        else:
+            _print(tokenizer, prompt, columns, rows, first)
     if flags.json:
-        _print_json(flags, loaded, tokenizer, prompt, list(columns))
-    else:
-        _print(tokenizer, prompt, columns, flags.n)
+        made = {"prompt": prompt, "seed": flags.seed, **loaded.about, "samples": samples}
+        print(json.dumps(made, ensure_ascii=False, indent=2))
     return 0
 
 
@@ -107,12 +121,16 @@ class Decoder:
 
 
 def _print(
-    tokenizer: Tokenizer, prompt: str | None, columns: Iterator[list[int | None]], n: int
+    tokenizer: Tokenizer,
+    prompt: str | None,
+    columns: Iterator[list[int | None]],
+    n: int,
+    first: int = 0,
 ) -> None:
-    """The first sample as it comes, the others after it."""
+    """The first sample as it comes, the others after it; ``first`` were printed before."""
     decoders = [Decoder(tokenizer) for _ in range(n)]
     texts = [""] * n
-    print(prompt or "", end="", flush=True)
+    print(f"\n--- {first + 1}\n" if first else "", prompt or "", sep="", end="", flush=True)
     for column in columns:
         for row, token in enumerate(column):
             new = "" if token is None else decoders[row].add(token)
@@ -121,23 +139,19 @@ def _print(
                 print(new, end="", flush=True)
     print(decoders[0].rest())
     for row in range(1, n):
-        print(f"\n--- {row + 1}\n{prompt or ''}{texts[row]}{decoders[row].rest()}")
+        print(f"\n--- {first + row + 1}\n{prompt or ''}{texts[row]}{decoders[row].rest()}")
 
 
-def _print_json(
-    flags: Flags,
-    loaded: LoadedModel,
-    tokenizer: Tokenizer,
-    prompt: str | None,
-    columns: list[list[int | None]],
-) -> None:
+def _samples(
+    tokenizer: Tokenizer, columns: list[list[int | None]], rows: int
+) -> list[dict[str, Any]]:
+    """For JSON."""
     samples: list[dict[str, Any]] = []
-    for row in range(flags.n):
+    for row in range(rows):
         tokens = [column[row] for column in columns if column[row] is not None]
         end = tokenizer.end_of_text
         words = [token for token in tokens if token is not None and token != end]
         ended = bool(tokens) and tokens[-1] == end
         text = tokenizer.decode(words)
         samples.append({"text": text, "tokens": tokens, "ended": ended})
-    made = {"prompt": prompt, "seed": flags.seed, **loaded.about, "samples": samples}
-    print(json.dumps(made, ensure_ascii=False, indent=2))
+    return samples

@@ -58,9 +58,13 @@ class Flags:
     archive: Path | None = None
     """Begin the suite from this archive (see 'yurii archive'): the runs that are finished in it are
     not run again."""
+    init_from: str | None = None
+    """Begin every run with the weights of this model (see 'yurii train'); {seed} in it stands for
+    the run's seed. The arms' sizes must be the model's."""
     rules: Words = ()
     """Rules to compare: names, TOML files, variations such as nesterov-lie-trotter+V=zero, or the
-    groups all, paper, standard (of the paper's, one attention and one MLP call), controls."""
+    groups all, paper, standard (of the paper's, one attention and one MLP call), controls,
+    upcycling."""
     arm: Words = ()
     """Arms in full: 'LABEL: rule=NAME FIELD=VALUE ...', any field of a run's configuration."""
     grid: Words = ()
@@ -84,7 +88,7 @@ class Flags:
     report: bool = False
     """Write the report at the end, as 'yurii report' does."""
     print_commands: bool = False
-    """Print one command per run, for any scheduler, and run nothing."""
+    """Print one command per run that is not archived, for any scheduler, and run nothing."""
     executor: Literal["local", "submitit"] = "local"
     """Run here, or submit each run as a job to a cluster."""
     wait: bool = True
@@ -115,7 +119,7 @@ def run(arguments: list[str]) -> int:
         here = f"cd {shlex.quote(os.getcwd())} && {words}"
         runs = suite.runs() if request is None else suite.extend(request, here)
         if flags.print_commands:
-            for each in runs:
+            for each in (each for each in runs if not each.archived.exists()):
                 print(printed(each, data, flags.processes))
             return 0
         return _carry_out(flags, suite, data, runs)
@@ -145,7 +149,7 @@ def _asked(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request | None]:
     if flags.study is not None:
         return _of_study(flags, read_study(flags.study))
     if not (flags.rules or flags.arm) and suite.exists:
-        for name in ("grid", "set", "threads", "baseline"):
+        for name in ("grid", "set", "threads", "baseline", "init_from"):
             if getattr(flags, name):
                 raise ConfigError(f"--{name} needs --rules or --arm to apply to")
         if flags.preset != PRESET:
@@ -173,7 +177,7 @@ def _of_study(flags: Flags, study: Study) -> tuple[Path, Request]:
     threads = study.settings.get("threads") or _threads(flags)
     data = _identity(folder)
     asked = Request(study.preset, study.arms, study.seeds, data, study.settings, threads, baseline)
-    return folder, replace(asked, study=study)
+    return folder, replace(asked, study=study, init_from=_model(flags))
 
 
 def _request(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request]:
@@ -186,7 +190,16 @@ def _request(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request]:
     folder = _data(flags.data)
     baseline = _baseline(flags.baseline, arms, suite)
     data = _identity(folder)
-    return folder, Request(flags.preset, arms, seeds, data, common, _threads(flags), baseline)
+    asked = Request(flags.preset, arms, seeds, data, common, _threads(flags), baseline)
+    return folder, replace(asked, init_from=_model(flags))
+
+
+def _model(flags: Flags) -> str | None:
+    """The model that runs begin from: a folder by its whole path, so that it is found from
+    anywhere; a name on the hub stays one."""
+    given = flags.init_from
+    there = given is not None and Path(given.partition("{seed}")[0] or ".").exists()
+    return os.path.abspath(given) if given is not None and there else given
 
 
 def _identity(data: Path) -> dict[str, Any]:

@@ -157,6 +157,11 @@ def _texts(
     if prompts:
         return
     val, length = loaded.store.val, min(flags.max_tokens, context)
+    if len(val) <= context:
+        raise DataError(
+            f"the validation split of {loaded.store.folder} is shorter than the context of "
+            f"{context}: give a --prompt"
+        )
     work = flags.sequences * length * loaded.model.config.n_layer
     if work > MOST_WORK:
         raise ConfigError(

@@ -18,14 +18,17 @@ from yuriiformer.cli.parsing import (
     model_config,
     parse_flags,
     parse_known,
+    print_remarks,
 )
 from yuriiformer.config import Machine, Output, Recipe, TrainConfig, Validation
 from yuriiformer.costs.run import RunCosts
 from yuriiformer.errors import ConfigError
+from yuriiformer.model.config import ModelConfig
 from yuriiformer.planning.devices import this_machine, time_steps
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.planning.text import plan_page
 from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.loading import LoadedModel, open_model
 from yuriiformer.training.journal import Display
 from yuriiformer.training.resume import stored_config
 from yuriiformer.training.session import Result, Setting, resolve, train
@@ -52,6 +55,10 @@ class Flags:
     changed in the preset."""
     rule: str = RULE
     """The update rule: a name, a TOML file, or either with variations."""
+    init_from: str | None = None
+    """Begin with the weights of this model: a run, a checkpoint, a model folder, an export, a
+    folder of Hugging Face's GPT-2 or its name on the hub. Sizes and rule are the model's, unless
+    flags say otherwise; the data must be in its tokens."""
     resume: bool = False
     """Resume the run in --out (begin it, if there is none); other flags need not be given again."""
     allow_changed: tuple[str, ...] = ()
@@ -77,19 +84,24 @@ DESCRIPTION = (
 def run(arguments: list[str]) -> int:
     """``yurii train ...``: 0 when finished, 75 when stopped by a signal."""
     first = parse_known("yurii train", First(), arguments)
-    base = _base(first)
+    resumes = first.resume and first.out is not None and RunFolder(first.out).exists
+    # A run that is resumed has its own weights: the model that it began from may be gone.
+    source = None if first.init_from is None or resumes else open_model(first.init_from)
+    base = _base(first, None if source is None else source.model.config)
     empty = Flags(**default_flags(base, first, PRESET), machine=base.machine, output=base.output)
     flags = parse_flags("yurii train", empty, arguments, DESCRIPTION)
     model = model_config(flags.model, base.model, first.rule)
     config = TrainConfig(model, flags.recipe, flags.validation, flags.machine, flags.output)
     data = flags.data or _data_of(flags.out, resume=flags.resume)
     if flags.dry_run:
-        _print_plan(resolve(config, data))
+        _print_plan(resolve(config, data, None if source is None else source.model.config))
         return 0
     stop_with_parent()
     if flags.out is None:
         raise ConfigError("--out is needed: the folder of the run")
-    return _train(flags, config, data, flags.out)
+    if source is not None:
+        print_remarks(source.remarks)
+    return _train(flags, config, data, flags.out, source or flags.init_from)
 
 
 def _print_plan(here: Setting) -> None:
@@ -109,12 +121,13 @@ def _print_plan(here: Setting) -> None:
     print(f"\nHere: {place.type}, {here.resolved['dtype']}, {compiled}, {processes}")
 
 
-def _base(first: First) -> TrainConfig:
-    """The run's own configuration when it is resumed, else the preset's."""
+def _base(first: First, like: ModelConfig | None) -> TrainConfig:
+    """The run's own configuration when it is resumed, else the preset's, with the model that the
+    run begins from."""
     whole = first.preset is not None or first.config is not None
     if first.resume and first.out is not None and not whole and RunFolder(first.out).exists:
         return stored_config(first.out)
-    return base_config(first, PRESET)
+    return base_config(first, PRESET, like)
 
 
 def _data_of(out: Path | None, *, resume: bool) -> Path:
@@ -127,7 +140,9 @@ def _data_of(out: Path | None, *, resume: bool) -> Path:
     raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
 
 
-def _train(flags: Flags, config: TrainConfig, data: Path, out: Path) -> int:
+def _train(
+    flags: Flags, config: TrainConfig, data: Path, out: Path, source: LoadedModel | str | None
+) -> int:
     shown: list[Display] = []
 
     def say(text: str) -> None:
@@ -152,6 +167,7 @@ def _train(flags: Flags, config: TrainConfig, data: Path, out: Path) -> int:
             out,
             resume=flags.resume,
             allow_changed=flags.allow_changed,
+            init_from=source,
             listener=display,
             say=say,
         )

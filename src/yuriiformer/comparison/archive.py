@@ -18,16 +18,32 @@ from typing import Any
 import numpy as np
 
 from yuriiformer.comparison.archived_run import ENDING, pack_run, unpack_run
-from yuriiformer.comparison.folder import RunSpec, SuiteFolder
+from yuriiformer.comparison.folder import DEFINITION, RunSpec, SuiteFolder
 from yuriiformer.comparison.record import Entry, SuiteRecord
 from yuriiformer.comparison.study import grown
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_bytes, write_json, write_text
+from yuriiformer.reading import Each, file_name, plain_text, read_bytes, read_object, reason
 from yuriiformer.runs.run import Run
 
 FORMAT = 1
 ARCHIVE = "archive.json"
 ZEROS = "0" * 64
+RUN: dict[str, Any] = {
+    "label": plain_text,
+    "slug": file_name,
+    "seed": int,
+    "finished": bool,
+    "missing": str,
+    "file": (str, None),
+    "sha256": (str, None),
+}
+FORM: dict[str, Any] = {
+    "sha256": str,
+    "format": int,
+    "definition": {**DEFINITION, "baseline": (str, None)},
+    "runs": Each(RUN),
+}
 LATER = "had not finished when it was archived"
 
 
@@ -96,8 +112,6 @@ def begin_from_archive(suite: SuiteFolder, folder: Path, data: Mapping[str, Any]
         if each["finished"]:
             run = _run(folder, name, each)
             spec = RunSpec(each["slug"], each["label"], each["seed"], suite.path, 0)
-            if not spec.archived.resolve().is_relative_to(suite.path.resolve()):
-                raise RunError(f"{folder}: the arm {each['slug']!r} would be written elsewhere")
             for path in (spec.archived, spec.config_file):
                 path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(spec.archived, _bytes(folder, name, each))
@@ -118,23 +132,31 @@ def _sum(data: bytes) -> str:
 def _load(folder: Path) -> dict[str, Any]:
     path = folder / ARCHIVE
     try:
-        raw = path.read_bytes()
-        data = json.loads(raw)
-        told = str(data.pop("sha256"))
-        if _sum(raw.replace(told.encode(), ZEROS.encode(), 1)) != told:
-            raise RunError(f"{path} is damaged: its checksum does not fit")
-        if data["format"] != FORMAT:
-            raise RunError(f"{path} has format {data['format']!r}; this version reads {FORMAT}")
-    except RunError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RunError(f"{path} is damaged: {error!r:.80}") from None
-    return dict(data)
+        raw = read_bytes(path)
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {reason(error)}") from None
+    data = read_object(path, FORM, RunError)
+    told = data.pop("sha256")
+    if not told or _sum(raw.replace(told.encode(), ZEROS.encode(), 1)) != told:
+        raise RunError(f"{path} is damaged: its checksum does not fit")
+    if data["format"] != FORMAT:
+        raise RunError(f"{path} has format {data['format']!r}; this version reads {FORMAT}")
+    for name, each in data["runs"].items():
+        _check_place(path, name, each)
+    return data
+
+
+def _check_place(path: Path, name: str, listed: Mapping[str, Any]) -> None:
+    """That a run's file is where its name says, and not elsewhere on the machine."""
+    own = f"{listed['slug']}/seed-{listed['seed']}"
+    if name != own or listed["file"] not in (None, f"runs/{own}{ENDING}"):
+        raise RunError(f"{path} is damaged: {name!r:.60} would be read or written elsewhere")
 
 
 def _definition(record: SuiteRecord) -> dict[str, Any]:
     """The suite's definition without paths and commands of this machine."""
-    kept = {key: value for key, value in record.definition.items() if key != "commands"}
+    places = ("commands", "init_from")
+    kept = {key: value for key, value in record.definition.items() if key not in places}
     data = {key: value for key, value in kept["data"].items() if key != "folder"}
     return {**kept, "data": data}
 
@@ -222,9 +244,9 @@ def _bytes(folder: Path, name: str, listed: Mapping[str, Any]) -> bytes:
     """A run's file, whole."""
     path = folder / str(listed["file"])
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
-        raise RunError(f"{path} cannot be read: {error.strerror}; it holds {name}") from None
+        raise RunError(f"{path} cannot be read: {reason(error)}; it holds {name}") from None
     if _sum(data) != listed["sha256"]:
         raise RunError(f"{path} is damaged: its checksum does not fit; it holds {name}")
     return data

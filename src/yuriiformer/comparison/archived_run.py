@@ -18,14 +18,80 @@ from typing import Any
 
 import numpy as np
 
-from yuriiformer.errors import RunError
+from yuriiformer.display.columns import printable
+from yuriiformer.errors import RunError, brief, one_line
+from yuriiformer.reading import (
+    Each,
+    count,
+    gunzipped,
+    has_form,
+    number_or_text,
+    parse_json,
+    plain_text,
+    problem_of,
+    read_bytes,
+    reason,
+)
+from yuriiformer.runs.folder import CONFIG
 from yuriiformer.runs.metrics import Curves
-from yuriiformer.runs.run import Run, TaskScore, with_all_fields
+from yuriiformer.runs.run import SAMPLES_FORM, Run, TaskScore, with_all_fields
 
 ENDING = ".json.gz"
 MOST = 2000  # points of a training curve
 MOMENTS = 60  # of the coefficients
-KEPT = ("format", "config", "data", "resolved", "plan", "versions", "changes")  # of config.json
+SCORE: dict[str, Any] = {
+    "task": plain_text,
+    "metric": plain_text,
+    "value": float,
+    "stderr": (float, None),
+    "checkpoint": plain_text,
+    "items": count,
+    "limit": (count, None),
+}
+NUMBERS = [number_or_text]
+
+
+def _moment(value: Any) -> None:
+    """A form: a step, and the values of coefficients by their name."""
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"must be a step and its values, not {brief(value)}")
+    wrong = problem_of(value[0], count, "step") or problem_of(value[1], Each(NUMBERS), "values")
+    if wrong:
+        raise ValueError(f"is damaged: {wrong}")
+
+
+def _exact(value: Any) -> None:
+    """A form: a step and a loss."""
+    if not isinstance(value, list) or len(value) != 2 or problem_of(value[0], count):
+        raise ValueError(f"must be a step and a loss, not {brief(value)}")
+    number_or_text(value[1])
+
+
+FORM: dict[str, Any] = {  # of a run's file
+    "config": dict,
+    "resolved?": dict,
+    **{key: form for key, form in CONFIG.items() if key.endswith("?")},
+    "data": {f"{key.removesuffix('?')}?": form for key, form in CONFIG["data"].items()},
+    "init?": {key: form for key, form in CONFIG["init?"].items() if key != "path"},
+    "records": {
+        "step": [count],
+        "loss": NUMBERS,
+        "seconds": NUMBERS,
+        "tokens_per_second": NUMBERS,
+        "median_tokens_per_second": (float, None),
+        "val_step": [count],
+        "val_loss": NUMBERS,
+        "exact": (None, _exact),
+        "coefficients": [_moment],
+        "coefficients_float32": bool,
+    },
+    "failure": (str, None),
+    "scores": [SCORE],
+    "samples": (SAMPLES_FORM, None),
+}
+# Of config.json; where things lay on the machine is left out.
+KEPT = ("format", "config", "data", "init", "resolved", "plan", "versions", "changes")
+PLACES = {"data": "folder", "init": "path"}
 
 
 def pack_run(run: Run) -> bytes:
@@ -37,14 +103,22 @@ def pack_run(run: Run) -> bytes:
 def read_packed(path: Path) -> Run:
     """A run from its file; an error names a damaged one."""
     try:
-        return unpack_run(path.read_bytes(), path)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
-        raise RunError(f"{path} is damaged: {error!r:.80}") from None
+        packed = read_bytes(path)
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {reason(error)}") from None
+    return unpack_run(packed, path)
 
 
 def unpack_run(packed: bytes, path: Path) -> Run:
-    data = json.loads(gzip.decompress(packed))
+    try:
+        data = parse_json(gunzipped(packed))
+    except (EOFError, ValueError, RecursionError, zlib.error) as error:
+        raise RunError(f"{path} is damaged: {one_line(error):.120}") from None
+    has_form(path, data, FORM, RunError)
     records = data["records"]
+    for names in (("step", "loss", "seconds", "tokens_per_second"), ("val_step", "val_loss")):
+        if len({len(records[name]) for name in names}) > 1:
+            raise RunError(f"{path} is damaged: its records are of unequal lengths")
     saved = {key: data[key] for key in KEPT if key in data}
     names = ("loss", "seconds", "tokens_per_second", "val_loss")
     columns = {name: np.array([float(v) for v in records[name]]) for name in names}
@@ -60,12 +134,12 @@ def unpack_run(packed: bytes, path: Path) -> Run:
         median_speed=records["median_tokens_per_second"],
         coefficients=_restored(records),
     )
-    scores = [TaskScore(**each) for each in data["scores"]]
+    scores = [TaskScore(**{name: each[name] for name in SCORE}) for each in data["scores"]]
     return Run(
         path,
         with_all_fields(saved, path),
         curves,
-        data["failure"],
+        None if data["failure"] is None else printable(data["failure"]),
         {score.task: score for score in scores},
         data["samples"],
     )
@@ -74,7 +148,9 @@ def unpack_run(packed: bytes, path: Path) -> Run:
 def _content(run: Run) -> dict[str, Any]:
     """A run as plain data."""
     saved = {key: run.saved[key] for key in KEPT if key in run.saved}
-    saved["data"] = {key: value for key, value in saved["data"].items() if key != "folder"}
+    for part, place in PLACES.items():
+        if part in saved:
+            saved[part] = {key: value for key, value in saved[part].items() if key != place}
     curves = run.curves
     kept = _kept(curves)
     moments = _moments(len(curves.coefficients))

@@ -11,16 +11,17 @@ from yuriiformer.comparison.archive import is_archive, read_archive
 from yuriiformer.comparison.arms import slug
 from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.hypotheses import StudyRecord
-from yuriiformer.comparison.outcomes import Arm, Comparison, compare, find_baseline, numbers_of
+from yuriiformer.comparison.outcomes import Arm, Comparison, compare_arms, find_baseline, numbers_of
 from yuriiformer.comparison.paper import paper_preset
 from yuriiformer.comparison.record import SuiteRecord, read_suite
 from yuriiformer.errors import RunError
-from yuriiformer.files import sha256_of_json
+from yuriiformer.files import read_json, sha256_of_json
 from yuriiformer.methods.catalog import rules
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.run import Run, read_run
 
 DEPTH = 4  # folders below the one that is named
+NAMED = 5  # of what is left out
 IDENTITY = ("train_sha256", "val_sha256", "train_tokens", "val_tokens", "tokenizer")
 
 
@@ -33,65 +34,105 @@ class Found:
     remarks: list[str] = field(default_factory=list)
     baseline: str | None = None
     study: StudyRecord | None = None
+    left_out: list[str] = field(default_factory=list)  # runs that are there twice
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for arm in self.arms.values() for run in arm.runs]
 
     def add(self, label: str, name: str, run: Run) -> None:
         arm = self.arms.setdefault(name, Arm(label, name, []))
-        for other in arm.runs:
-            both = f"{other.folder} and {run.folder} are"
+        for place, other in enumerate(arm.runs):
             if experiment(other) != experiment(run):
                 raise RunError(
-                    f"{both} both called {label!r} but have different configurations: compare them "
-                    "in suites with different labels"
+                    f"{other.folder} and {run.folder} are both called {label!r} but have different "
+                    "configurations: compare them in suites with different labels"
                 )
-            if other.seed == run.seed:
-                raise RunError(f"{both} the same run twice (seed {run.seed}): leave one out")
+            if other.seed == run.seed:  # the one that is further counts, or else the first
+                kept, left = (run, other) if run.step > other.step else (other, run)
+                arm.runs[place] = kept
+                self.left_out.append(f"{left.folder} (the same run as {kept.folder})")
+                return
         arm.runs.append(run)
 
 
 def collect(folders: Sequence[Path], baseline: str | None = None) -> list[Comparison]:
     """The comparisons in folders: one per preset of suites, and one of all single runs."""
     groups: dict[str | None, Found] = {}
-    loose: list[Run] = []
-    for folder in folders:
-        for place in _places(folder):
-            if isinstance(place, RunFolder):
-                loose.append(read_run(place.path))
-            else:
-                _add_suite(groups, place)
-    if loose:
-        groups[None] = _loose(loose)
-    runs = [run for group in groups.values() for arm in group.arms.values() for run in arm.runs]
-    if not runs:
-        raise RunError(f"no run has begun in {', '.join(map(str, folders))}")
-    _check_comparable(runs)
+    loose: dict[Path, Run] = {}
+    left_out: list[str] = []
+    seen: set[Path] = set()
+    for place in [place for folder in folders for place in _places(folder, left_out)]:
+        path = place.folder if isinstance(place, SuiteRecord) else place.path
+        if path.resolve() in seen:
+            left_out.append(f"{path} (named twice)")
+        elif isinstance(place, SuiteRecord):
+            _add_suite(groups, place)
+        else:
+            loose[path.resolve()] = read_run(path)
+        seen.add(path.resolve())
+    in_suites = {run.folder.resolve() for group in groups.values() for run in group.runs}
+    left_out += [f"{loose[path].folder} (named twice)" for path in loose if path in in_suites]
+    alone = [run for path, run in loose.items() if path not in in_suites]
+    if alone:
+        groups[None] = _loose(alone)
     full = [(name, group) for name, group in groups.items() if group.arms]
+    if not full:
+        raise RunError(f"no run has begun in {', '.join(map(str, folders))}")
+    _check_comparable([run for _, group in full for run in group.runs])
+    left_out += [text for _, group in full for text in group.left_out]
+    full[0][1].remarks += _left_out_text(left_out)
     return [_comparison(name, group, baseline, len(groups)) for name, group in full]
 
 
-def _places(folder: Path) -> Iterator[RunFolder | SuiteRecord]:
-    """The suites, archives and runs in a folder: itself, or what is below it."""
+def _left_out_text(names: Sequence[str]) -> list[str]:
+    """One remark on all that is not in the report."""
+    if not names:
+        return []
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return [f"Left out: {', '.join(names[:NAMED])}{more}."]
+
+
+def _places(folder: Path, left_out: list[str]) -> list[RunFolder | SuiteRecord]:
+    """The suites, archives and runs in a folder: itself, or what is below it. Models beside them
+    are left out."""
     if not folder.is_dir():
         raise RunError(f"no folder {str(folder)!r}")
-    found = list(_walk(folder, DEPTH))
+    models: list[Path] = []
+    found = list(_walk(folder, DEPTH, models))
+    if models == [folder]:
+        raise RunError(f"{str(folder)!r} is a model, not a run: it has no losses to report")
+    names = [f"{each} (a model, not a run)" for each in models]
     if not found:
         raise RunError(
             f"nothing to report in {str(folder)!r}: it holds no run (a folder with config.json), "
             "no suite (suite.json) and no archive (archive.json)"
+            + "".join(f". {text}" for text in _left_out_text(names))
         )
-    yield from found
+    left_out += [name for name in names if name not in left_out]
+    return found
 
 
-def _walk(folder: Path, depth: int) -> Iterator[RunFolder | SuiteRecord]:
+def _walk(folder: Path, depth: int, models: list[Path]) -> Iterator[RunFolder | SuiteRecord]:
     if SuiteFolder(folder).exists:
         yield read_suite(SuiteFolder(folder))
     elif is_archive(folder):
         yield read_archive(folder)
+    elif _is_model(folder):
+        models.append(folder)
     elif RunFolder(folder).exists:
         yield RunFolder(folder)
     elif depth:
         for below in sorted(folder.iterdir()):
             if below.is_dir() and not below.is_symlink():
-                yield from _walk(below, depth - 1)
+                yield from _walk(below, depth - 1, models)
+
+
+def _is_model(folder: Path) -> bool:
+    """A model folder, or one of Hugging Face, whose ``config.json`` is not that of a run."""
+    if not RunFolder(folder).exists:
+        return (folder / "model.safetensors").is_file()
+    return "model_type" in read_json(RunFolder(folder).config_file)
 
 
 def _add_suite(groups: dict[str | None, Found], suite: SuiteRecord) -> None:
@@ -168,6 +209,6 @@ def _comparison(name: str | None, group: Found, baseline: str | None, groups: in
     wanted = baseline or group.baseline
     preset = paper_preset(find_baseline(arms, wanted).first.config)
     title = (name or "runs") if groups > 1 else ""
-    return compare(
+    return compare_arms(
         arms, name=title, baseline=wanted, preset=preset, remarks=group.remarks, study=group.study
     )

@@ -11,25 +11,80 @@ failures.json                 runs whose last attempt failed, and why
 from __future__ import annotations
 
 import fcntl
-import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from yuriiformer.comparison.archived_run import ENDING
 from yuriiformer.comparison.arms import ArmSpec, check_names
-from yuriiformer.comparison.study import Study, grown
+from yuriiformer.comparison.study import Direction, Metric, Study, grown
 from yuriiformer.config import TrainConfig, differences
-from yuriiformer.errors import ConfigError, RunError
-from yuriiformer.files import read_json, write_json
+from yuriiformer.display.columns import printable
+from yuriiformer.errors import ConfigError, RunError, YuriiError, one_line
+from yuriiformer.files import claim_folder, read_json, write_json
+from yuriiformer.reading import (
+    Each,
+    count,
+    file_name,
+    one_of,
+    path_text,
+    plain_text,
+    read_object,
+)
 from yuriiformer.runs.checkpoint import FINAL, MANIFEST
 from yuriiformer.runs.folder import RunFolder
 
 FORMAT = 1
 SUITE = "suite.json"
+ARM: dict[str, Any] = {"slug": file_name, "label": plain_text, "rule?": str, "settings?": dict}
+STUDY: dict[str, Any] = {
+    "definition": {
+        "title": plain_text,
+        "question": str,
+        "preset": file_name,
+        "metric": one_of(*get_args(Metric)),
+        "settings": dict,
+        "baseline": (str, None),
+        "families": Each(str),
+        "seeds": [int],
+        "arms": [{"label": plain_text}],
+        "hypotheses": [
+            {
+                "claim": plain_text,
+                "arm": plain_text,
+                "against": plain_text,
+                "direction?": one_of(*get_args(Direction)),
+                "difference?": float,
+                "family?": str,
+            }
+        ],
+    },
+    "history": [
+        {
+            "finished": count,
+            "arms": [plain_text],
+            "seeds": [int],
+            "hypotheses": [plain_text],
+            "text": str,
+        }
+    ],
+}
+DEFINITION: dict[str, Any] = {  # the form of suite.json, and of what an archive keeps of it
+    "format": int,
+    "preset": file_name,  # it names files of a report
+    "threads?": (count, None),
+    "baseline?": (str, None),
+    "data": {"folder?": path_text},
+    "init_from?": (path_text, None),
+    "arms": [ARM],
+    "seeds": [int],
+    "commands?": [str],
+    "study?": STUDY,
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +96,7 @@ class RunSpec:
     seed: int
     suite: Path
     steps: int
+    init_from: str | None = None  # the model that it begins from
 
     @property
     def name(self) -> str:
@@ -69,15 +125,16 @@ class RunSpec:
         if self.archived.exists():
             return True
         try:
-            text = (self.folder.checkpoints / FINAL / MANIFEST).read_text(encoding="utf-8")
-            return int(json.loads(text)["about"]["step"]) >= self.steps
-        except (OSError, ValueError, KeyError, TypeError):
+            found = read_json(self.folder.checkpoints / FINAL / MANIFEST)
+            return int(found["about"]["step"]) >= self.steps
+        except (ValueError, KeyError, TypeError):
             return False
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a suite is asked to run. ``common`` settings are every arm's."""
+    """What a suite is asked to run. ``common`` settings are every arm's. In ``init_from``, the
+    model that runs begin from, ``{seed}`` stands for the run's seed."""
 
     preset: str
     arms: Sequence[ArmSpec]
@@ -87,6 +144,16 @@ class Request:
     threads: int | None = None
     baseline: str | None = None
     study: Study | None = None
+    init_from: str | None = None
+
+
+def _begun(folder: Path) -> bool:
+    """Whether a folder holds a suite, or one that was stopped before it wrote its definition."""
+    if (folder / SUITE).is_file():
+        SuiteFolder(folder).read()
+        return True
+    names = {path.name for path in folder.iterdir()}
+    return ".lock" in names and names <= {".lock", "archived", "configs", f"{SUITE}.part"}
 
 
 class SuiteFolder:
@@ -108,9 +175,12 @@ class SuiteFolder:
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Lock the suite against other processes."""
+        claim_folder(self.path, _begun, "a suite")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("ab")
+            lock = os.fdopen(
+                os.open(self.path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "ab"
+            )
         except OSError as error:
             raise RunError(f"{self.path} cannot be written: {error}") from None
         with lock:
@@ -121,21 +191,15 @@ class SuiteFolder:
             yield
 
     def read(self) -> dict[str, Any]:
-        try:
-            data = json.loads(self.file.read_text(encoding="utf-8"))
-            if data["format"] != FORMAT:
-                raise RunError(f"{self.file} has format {data['format']!r}; this reads {FORMAT}")
-            for arm in data["arms"]:
-                str(arm["slug"]), str(arm["label"])
-            [int(seed) for seed in data["seeds"]]
-            str(data["preset"]), str(data["data"]["folder"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise RunError(f"{self.file} is damaged: {error!r:.80}") from None
-        return dict(data)
+        data = read_object(self.file, {**DEFINITION, "data": {"folder": path_text}}, RunError)
+        if data["format"] != FORMAT:
+            raise RunError(f"{self.file} has format {data['format']!r}; this reads {FORMAT}")
+        return {"threads": None, "commands": [], **data}
 
     def failures(self) -> dict[str, str]:
         """Runs by name, and what their last try ended with."""
-        return {name: str(text) for name, text in read_json(self.failures_file).items()}
+        found = read_json(self.failures_file).items()
+        return {name: printable(one_line(ValueError(text))) for name, text in found}
 
     def note_failure(self, run: RunSpec, text: str | None) -> None:
         """Record that a run failed, or (None) that it no longer does."""
@@ -155,8 +219,10 @@ class SuiteFolder:
             config = next((self._stored(run) for run in known if run.config_file.exists()), None)
             if config is not None:
                 rule = config.model.rule
-                arms.append(ArmSpec(entry["label"], entry["slug"], rule, entry["settings"]))
-        return Request(saved["preset"], arms, seeds, data, threads=saved["threads"])
+                settings = entry.get("settings", {})
+                arms.append(ArmSpec(entry["label"], entry["slug"], rule, settings))
+        kept = {"threads": saved["threads"], "init_from": saved.get("init_from")}
+        return Request(saved["preset"], arms, seeds, data, **kept)
 
     def extend(self, request: Request, command: str) -> list[RunSpec]:
         """Add arms and seeds to what is there, which stays; the runs that were asked for."""
@@ -166,6 +232,7 @@ class SuiteFolder:
         if self.exists:
             self.check_data(request.data)
             self._check_preset(saved, request)
+            self._check_model(saved, request)
         threads = saved.get("threads") or request.threads
         wanted = {arm.slug for arm in arms}
         others = [arm for arm in saved["arms"] if arm["slug"] not in wanted]
@@ -174,7 +241,8 @@ class SuiteFolder:
         for seed in request.seeds:  # all arms of a seed first, so that arms can be compared early
             for arm in arms:
                 config = arm.config(request.preset, seed, {"threads": threads})
-                run = RunSpec(arm.slug, arm.label, seed, self.path, config.recipe.steps)
+                model = _of_seed(request.init_from, seed)
+                run = RunSpec(arm.slug, arm.label, seed, self.path, config.recipe.steps, model)
                 self._check_config(run, config)
                 runs.append((run, config))
         commands = saved["commands"]
@@ -187,6 +255,7 @@ class SuiteFolder:
             "threads": threads,
             "baseline": request.baseline or saved.get("baseline"),
             "data": dict(request.data),
+            **({"init_from": request.init_from} if request.init_from else {}),
             "arms": list(entries.values()),
             "seeds": sorted({*saved["seeds"], *request.seeds}),
             "commands": commands if command in commands else [*commands, command],
@@ -205,16 +274,18 @@ class SuiteFolder:
         found = []
         for seed in saved["seeds"]:
             for arm in saved["arms"]:
-                run = RunSpec(arm["slug"], arm["label"], seed, self.path, 0)
+                model = _of_seed(saved.get("init_from"), seed)
+                run = RunSpec(arm["slug"], arm["label"], seed, self.path, 0, model)
                 if run.config_file.exists():
                     found.append(replace(run, steps=self._stored(run).recipe.steps))
         return found
 
     def _stored(self, run: RunSpec) -> TrainConfig:
+        data = read_object(run.config_file, dict, RunError)
         try:
-            return TrainConfig.from_dict(json.loads(run.config_file.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise RunError(f"{run.config_file} is damaged: {error!r:.80}") from None
+            return TrainConfig.from_dict(data)
+        except YuriiError as error:
+            raise RunError(f"{run.config_file} is damaged: {error}") from None
 
     def _grown(self, saved: Mapping[str, Any], study: Study | None) -> dict[str, Any] | None:
         """The study as the suite keeps it: its definition, and the history of additions."""
@@ -251,6 +322,17 @@ class SuiteFolder:
                 f"{request.preset!r}: choose another --out"
             )
 
+    def _check_model(self, saved: Mapping[str, Any], request: Request) -> None:
+        before = saved.get("init_from")
+        if before is None and self.from_archive:  # an archive does not say where the model lay
+            return
+        if before != request.init_from:
+            began = f"from {before}" if before else "without a model"
+            raise RunError(
+                f"the runs of {self.path} begin {began}: give the same --init-from, or choose "
+                "another --out"
+            )
+
     def check_data(self, data: Mapping[str, Any]) -> None:
         """Check that these are the suite's data, in whatever folder."""
         saved = self.read()
@@ -276,6 +358,10 @@ class SuiteFolder:
                 f"({', '.join(words)}): give "
                 "this one another label (--arm 'LABEL: rule=...') or choose another --out"
             )
+
+
+def _of_seed(init_from: str | None, seed: int) -> str | None:
+    return None if init_from is None else init_from.replace("{seed}", str(seed))
 
 
 def _entry(text: str, finished: int, added: Mapping[str, Any]) -> dict[str, Any]:

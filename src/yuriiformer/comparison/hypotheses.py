@@ -57,7 +57,9 @@ class StudyRecord:
 
     @property
     def hypotheses(self) -> list[Hypothesis]:
-        return [Hypothesis(**each) for each in self.definition["hypotheses"]]
+        known = Hypothesis.__dataclass_fields__
+        told = self.definition["hypotheses"]
+        return [Hypothesis(**{name: each[name] for name in known if name in each}) for each in told]
 
     def late(self, kind: str) -> list[Any]:
         """Hypotheses (claims), arms (labels) or seeds that came after the first finished run."""

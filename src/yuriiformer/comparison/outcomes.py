@@ -150,7 +150,7 @@ class Comparison:
         return sorted(known, key=place)
 
 
-def compare(
+def compare_arms(
     arms: Sequence[Arm],
     *,
     name: str = "",

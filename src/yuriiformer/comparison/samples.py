@@ -11,7 +11,7 @@ import numpy as np
 
 from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer
-from yuriiformer.errors import YuriiError
+from yuriiformer.errors import DataError, YuriiError
 from yuriiformer.files import write_json
 from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.runs.folder import RunFolder
@@ -46,13 +46,16 @@ def sample_run(
     run = open_model(folder.path, data=data)
     tokenizer = run.need_tokenizer()
     prompts = list(sampling.prompts) or _prompts(run.store, tokenizer, sampling.count)
+    if not prompts:
+        raise DataError("the validation split has no text to begin with: give a --prompt")
     ids = [tokenizer.encode(prompt) for prompt in prompts]
     how = Sampling(sampling.temperature, sampling.top_k)
     end = tokenizer.end_of_text
     length, seed = sampling.max_new_tokens, sampling.seed
     columns = list(stream(run.model, ids, length, how, seed=seed, end=end))
     samples = []
-    for prompt, row in zip(prompts, zip(*columns, strict=True), strict=True):
+    rows = zip(*columns, strict=True) if columns else [()] * len(prompts)
+    for prompt, row in zip(prompts, rows, strict=True):
         text = [token for token in row if token is not None]
         ended = end in text
         words = tokenizer.decode(text[:-1] if ended else text)

@@ -7,7 +7,6 @@ hypotheses) but not change otherwise; what is added after the first finished run
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,9 +20,10 @@ from yuriiformer.comparison.arms import (
     slug,
     vary,
 )
-from yuriiformer.errors import ConfigError, YuriiError, did_you_mean
+from yuriiformer.errors import ConfigError, YuriiError, did_you_mean, one_line
 from yuriiformer.methods.references import get_rule, get_rules
 from yuriiformer.methods.rule import Rule
+from yuriiformer.reading import MOST_TOML, parse_toml, read_bytes, reason
 from yuriiformer.training.presets import PRESETS
 
 Direction = Literal["lower", "higher", "equal"]
@@ -76,12 +76,14 @@ class Study:
 def read_study(path: Path) -> Study:
     """From a TOML file; errors name it."""
     try:
-        text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text)
+        raw = read_bytes(path, MOST_TOML)
+        text, data = raw.decode("utf-8-sig"), parse_toml(raw)
     except FileNotFoundError:
         raise ConfigError(f"no study {str(path)!r}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not a study: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {reason(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not a study: {one_line(error):.160}") from None
     try:
         return _study(path, text, data)
     except YuriiError as error:

@@ -11,18 +11,27 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
 
 from yuriiformer.data.records import Split
+from yuriiformer.data.tokenizers import TOKENIZER_FILE
 from yuriiformer.errors import DataError
-from yuriiformer.files import sync_folder, write_json
+from yuriiformer.files import claim_folder, new_file, read_json, sync_folder, write_json
+from yuriiformer.reading import count, read_object
 
 SPLITS: tuple[Split, Split] = ("train", "val")
 JOURNAL, LOCK, META = "progress.json", "lock", "meta.json"
+PLAN = "plan"
+BINS = tuple(f"{split}.bin" for split in SPLITS)
+OWN = {JOURNAL, LOCK, META, TOKENIZER_FILE, *BINS}  # files of a preparation
+COUNTS: dict[str, Any] = {"documents": count, "tokens": count, "text_bytes": count}
+FORM: dict[str, Any] = {  # of the journal
+    PLAN: dict,
+    "progress": {"chunks": count, "empty": count, "invalid": count, "train": COUNTS, "val": COUNTS},
+}
 
 
 @dataclass
@@ -52,6 +61,18 @@ class Progress:
         return self.train if split == "train" else self.val
 
 
+def _begun(folder: Path) -> bool:
+    """Whether a folder holds a preparation and nothing else. Before its journal is written it has
+    no tokens yet."""
+    inside = {path.name: path for path in folder.iterdir()}
+    if not {name.removesuffix(".part") for name in inside} <= OWN:
+        return False
+    if LOCK not in inside:  # it was stopped just before its last step
+        return "splits" in read_json(folder / META)
+    empty = not any(inside[name].stat().st_size for name in BINS if name in inside)
+    return empty or JOURNAL in inside or META in inside
+
+
 class Partial:
     """An unfinished preparation, held by one process at a time."""
 
@@ -65,6 +86,9 @@ class Partial:
         self._files: dict[Split, IO[bytes]] = {}
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise DataError(f"{out} exists already: choose another --out, or remove it first")
+        if self.folder.is_symlink():
+            raise DataError(f"{self.folder} is a link: it is not followed; choose another --out")
+        claim_folder(self.folder, _begun, "an unfinished preparation", DataError)
         self._take()
         try:
             if restart:
@@ -77,7 +101,8 @@ class Partial:
     def _take(self) -> None:
         """Make the folder and lock it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.folder / LOCK).open("wb")
+        lock = os.open(self.folder / LOCK, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        self._lock = os.fdopen(lock, "wb")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -85,10 +110,9 @@ class Partial:
             raise DataError(f"another process is preparing {self.out} right now") from None
 
     def _clear(self) -> None:
+        """Remove what a preparation wrote, and nothing else."""
         for path in self.folder.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name != LOCK:
+            if path.name != LOCK and path.name.removesuffix(".part") in OWN:
                 path.unlink()
 
     @property
@@ -98,23 +122,22 @@ class Partial:
 
     def _resume(self) -> None:
         if self.finished:
-            meta = self._load(META)
+            meta = self._load(META, dict)
             self._same_plan({key: meta.get(key) for key in ("settings", "source", "format")})
             return
         if (self.folder / JOURNAL).is_file():
-            data = self._load(JOURNAL)
-            self._same_plan(data.get("plan", {}))
-            try:
-                saved = dict(data["progress"])
-                train, val = (Tally(**saved.pop(split)) for split in SPLITS)
-                self.progress = Progress(**saved, train=train, val=val)
-            except (KeyError, TypeError, ValueError):
-                raise self._damaged(JOURNAL) from None
+            data = self._load(JOURNAL, FORM)
+            self._same_plan(data[PLAN])
+            saved = data["progress"]
+            train, val = (Tally(**{name: saved[s][name] for name in COUNTS}) for s in SPLITS)
+            chunks, empty, invalid = (saved[name] for name in ("chunks", "empty", "invalid"))
+            self.progress = Progress(chunks, empty, invalid, train, val)
         else:
-            self._clear()  # files without a journal are of unknown origin
+            self._clear()  # it was stopped before its journal was written
         for split in SPLITS:
             path = self.folder / f"{split}.bin"
-            path.touch()
+            if not path.is_file() or path.is_symlink():
+                new_file(path).close()
             file = path.open("r+b")
             self._files[split] = file
             size = 2 * self.progress.of(split).tokens
@@ -124,17 +147,9 @@ class Partial:
             file.seek(size)
         self.commit()
 
-    def _load(self, name: str) -> dict[str, Any]:
-        try:
-            data = json.loads((self.folder / name).read_text(encoding="utf-8"))
-        except ValueError:
-            raise self._damaged(name) from None
-        if not isinstance(data, dict):
-            raise self._damaged(name)
-        return data
-
-    def _damaged(self, name: str) -> DataError:
-        return DataError(f"{self.folder / name} is damaged: use --restart to begin anew")
+    def _load(self, name: str, form: Any) -> dict[str, Any]:
+        fix = "use --restart to begin anew"
+        return read_object(self.folder / name, form, DataError, fix)
 
     def _same_plan(self, before: dict[str, Any]) -> None:
         differs = sorted(key for key in before if before[key] != self.plan.get(key))

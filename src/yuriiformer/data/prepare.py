@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
-from multiprocessing import get_context, parent_process
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 import yuriiformer
-from yuriiformer.data.order import hash_words, uniform
 from yuriiformer.data.partial import SPLITS, Partial, Progress, Tally
 from yuriiformer.data.records import Chunk, ChunkReader, Split
-from yuriiformer.data.sources import Source
+from yuriiformer.data.sources import Files, Source, find_files
+from yuriiformer.data.splitting import SplitBy, Splitter, why_not_by_document
 from yuriiformer.data.tokenizers import (
     TOKENIZER_FILE,
     Tokenizer,
@@ -37,13 +32,13 @@ from yuriiformer.data.tokenizers import (
     padded,
     trained_size,
 )
+from yuriiformer.data.workers import map_chunks
 from yuriiformer.errors import DataError
 from yuriiformer.files import sha256, write_text
 
 FORMAT = 1
 COMMIT_SECONDS = float(os.environ.get("YURII_COMMIT_SECONDS", "2"))  # tests set it lower
 BPE_SAMPLE = 50_000_000  # characters of training documents that a small BPE is trained on
-_SPLIT = 3  # what the hash is for
 
 Report = Callable[[Progress, int, int | None], None]  # progress so far, done, total
 
@@ -56,9 +51,12 @@ class Settings:
         tokenizer: ``gpt2``, ``bytes``, ``bpe:N``, or ``hf:PATH``, a fast tokeniser of Hugging
             Face's library: its ``tokenizer.json``, or the folder that holds it.
         seed: decides which documents are validation.
-        val_fraction: a document is validation when hash(seed, index) falls below this.
+        val_fraction: a document is validation when hash(seed, index) falls below this; with
+            ``tail``, this much of each document.
         end_mark: an end-of-text token ``after`` every document, or only ``between`` documents.
         strict: stop at text that is not valid UTF-8.
+        split: hold out whole ``documents``, or the ``tail`` of each. ``auto`` is by document,
+            unless that leaves one side empty or tiny.
     """
 
     tokenizer: str = "gpt2"
@@ -66,11 +64,22 @@ class Settings:
     val_fraction: float = 0.05
     end_mark: Literal["after", "between"] = "after"
     strict: bool = False
+    split: SplitBy = "auto"
 
     def __post_init__(self) -> None:
         trained_size(self.tokenizer)
         if not 0 <= self.val_fraction < 1:
             raise DataError(f"val_fraction must be at least 0 and below 1: {self.val_fraction}")
+        if self.split not in get_args(SplitBy):
+            raise DataError(f"split must be one of {', '.join(get_args(SplitBy))}: {self.split!r}")
+
+    @property
+    def splitter(self) -> Splitter:
+        return Splitter(self.split, self.seed, self.val_fraction)
+
+    def describe(self) -> dict[str, Any]:
+        """For meta.json; a split by document is not named there, as before there was another."""
+        return {k: v for k, v in vars(self).items() if k != "split" or v == "tail"}
 
 
 @dataclass
@@ -83,51 +92,53 @@ class Written:
     invalid: int = 0
 
 
-def is_validation(seed: int, index: Any, fraction: float) -> Any:
-    """Which documents, by their index in the corpus, are held out."""
-    return uniform(hash_words(seed, _SPLIT, index)) < fraction
-
-
-def _splits(chunk: Chunk, places: Sequence[int], settings: Settings) -> list[Split]:
-    """The split of each document, by its place in the chunk."""
-    index = chunk.first + np.array(places, dtype=np.int64)
-    held_out = is_validation(settings.seed, index, settings.val_fraction)
-    return [chunk.split or ("val" if out else "train") for out in held_out]
-
-
 def tokenize_chunk(chunk: Chunk, settings: Settings, tokenizer: Tokenizer) -> Written:
     """Read a chunk and turn its documents into the bytes of both files."""
     reader = ChunkReader(strict=settings.strict)
     documents = reader.documents(chunk)
-    kept = [(i, text) for i, text in enumerate(documents) if text]
-    tokens = tokenizer.encode_batch([text for _, text in kept])
-    splits = _splits(chunk, [i for i, _ in kept], settings)
+    parts = settings.splitter.parts(chunk, documents)
+    tokens = tokenizer.encode_batch([text for _, text in parts])
     mark = np.array([tokenizer.end_of_text], dtype=np.uint16)
     pieces: dict[Split, list[Any]] = {split: [] for split in SPLITS}
     result = Written({})
-    for (_, text), ids, split in zip(kept, tokens, splits, strict=True):
+    for (split, text), ids in zip(parts, tokens, strict=True):
         pieces[split] += [ids, mark] if settings.end_mark == "after" else [mark, ids]
         result.tallies[split].add(Tally(1, len(ids) + 1, len(text.encode())))
-    for split, parts in pieces.items():
-        whole = np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint16)
+    for split, arrays in pieces.items():
+        whole = np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.uint16)
         result.data[split] = whole.astype("<u2").tobytes()
-    result.empty, result.invalid = len(documents) - len(kept), reader.invalid
+    result.empty, result.invalid = sum(not text for text in documents), reader.invalid
     return result
 
 
 def prepare(
-    source: Source,
-    out: Path,
-    settings: Settings,
+    source: Source | str | Path | Sequence[str | Path],
+    out: str | Path,
+    settings: Settings | None = None,
     *,
     workers: int = 1,
     restart: bool = False,
     report: Report | None = None,
+    **fields: Any,
 ) -> dict[str, Any]:
-    """Write a prepared corpus to ``out``, resuming one that was stopped; returns its meta."""
+    """Write a prepared corpus to ``out``, resuming one that was stopped; returns its meta.
+
+    Args:
+        source: files and folders of text (.txt, .jsonl, .parquet, also .gz and .zst), or a source
+            of `yuriiformer.data.sources`.
+        out: a new folder.
+        settings: all of them as one object.
+        workers: processes; the result does not depend on it.
+        restart: discard an unfinished preparation of this folder.
+        report: is told of progress.
+        fields: of `Settings`, each by its name: ``tokenizer="bpe:2048"``.
+    """
+    source = _source(source)
+    settings = replace(settings or Settings(), **fields)
     out = Path(out).resolve()
+    settings, reason = _resolve(source, settings)
     plan = {
-        "settings": settings.__dict__,
+        "settings": settings.describe(),
         "source": source.describe(),
         "state of the source": source.state(),
         "format": FORMAT,
@@ -138,7 +149,8 @@ def prepare(
         if not partial.finished:
             tokenizer = _tokenizer(source, partial.folder, settings)
             _write_all(source, partial, settings, tokenizer, workers, report)
-            partial.finish(_meta(partial, settings, source, tokenizer))
+            rule = _split_rule(source, settings, reason)
+            partial.finish(_meta(partial, settings, source, tokenizer, rule))
         else:
             partial.publish()
     except OSError as error:  # a source's own are DataErrors already
@@ -153,6 +165,33 @@ def prepare(
     return meta
 
 
+def _source(given: Source | str | Path | Sequence[str | Path]) -> Source:
+    if isinstance(given, str | Path):
+        given = [given]
+    if isinstance(given, Sequence):
+        return Files(tuple(find_files([Path(path) for path in given])))
+    return given
+
+
+def _resolve(source: Source, settings: Settings) -> tuple[Settings, str | None]:
+    """Settings whose split is decided, and why it is not by document."""
+    if settings.split != "auto" or source.own_split or not settings.val_fraction:
+        by: SplitBy = "tail" if settings.split == "tail" else "documents"
+        return replace(settings, split=by), None
+    settings = replace(settings, split="documents")
+    strict, splitter = settings.strict, settings.splitter
+    reason = why_not_by_document(source.chunks(), splitter, strict=strict)
+    return (replace(settings, split="tail"), reason) if reason else (settings, None)
+
+
+def _split_rule(source: Source, settings: Settings, reason: str | None) -> str:
+    if source.own_split:
+        return "the source's own"
+    if settings.split == "documents":
+        return "hash of (seed, document index)"
+    return f"the tail of each document{f' ({reason})' if reason else ''}"
+
+
 def _tokenizer(source: Source, folder: Path, settings: Settings) -> Tokenizer:
     """The tokeniser; one that is not built in is trained or copied once, and kept."""
     size = trained_size(settings.tokenizer)
@@ -164,7 +203,11 @@ def _tokenizer(source: Source, folder: Path, settings: Settings) -> Tokenizer:
         return found
     if size is None or (folder / TOKENIZER_FILE).is_file():
         return load_tokenizer(settings.tokenizer, folder)
-    trained = TrainedBPE.train(_training_texts(source, settings), size)
+    texts = _training_texts(source, settings)
+    first = next(texts, None)
+    if first is None:
+        raise _no_training_text(_held_out(source, settings))
+    trained = TrainedBPE.train(chain([first], texts), size)
     if trained.vocab_size != size:
         raise DataError(
             f"the text gives a BPE of only {trained.vocab_size} tokens, not {size}: use "
@@ -179,11 +222,10 @@ def _training_texts(source: Source, settings: Settings) -> Iterator[str]:
     taken = 0
     for chunk in source.chunks():
         documents = ChunkReader(strict=settings.strict).documents(chunk)
-        splits = _splits(chunk, range(len(documents)), settings)
-        for document, split in zip(documents, splits, strict=True):
-            if document and split == "train":
-                yield document
-                taken += len(document)
+        for split, text in settings.splitter.parts(chunk, documents):
+            if split == "train":
+                yield text
+                taken += len(text)
         if taken > BPE_SAMPLE:
             return
 
@@ -216,13 +258,25 @@ def _write_all(
         if report:
             report(progress, chunk.done, total)
     partial.commit()
-    if not progress.train.documents and progress.val.documents:
-        raise DataError(
-            f"all documents ({progress.val.documents}) fell into the validation split: give more "
-            "documents (a .txt file is one unless <|endoftext|> splits it), or --val-fraction 0"
-        )
     if not progress.train.documents:
-        raise DataError("there is no document with text in this source: nothing to prepare")
+        raise _no_training_text(progress.val.documents)
+
+
+def _held_out(source: Source, settings: Settings) -> int:
+    """How many documents are validation."""
+    reader = ChunkReader(strict=settings.strict)
+    parts = (settings.splitter.parts(chunk, reader.documents(chunk)) for chunk in source.chunks())
+    return sum(split == "val" for each in parts for split, _ in each)
+
+
+def _no_training_text(held_out: int) -> DataError:
+    if not held_out:
+        return DataError("there is no document with text in this source: nothing to prepare")
+    return DataError(
+        f"the training side is empty: all documents ({held_out}) fell into the validation split. "
+        "Give more documents (a .txt file is one unless <|endoftext|> splits it), --val-fraction "
+        "0, or 'yurii prepare text --split tail', which holds out the end of each document"
+    )
 
 
 def _map(
@@ -230,48 +284,16 @@ def _map(
 ) -> Iterator[tuple[Chunk, Written]]:
     """Chunks and their tokens, in order; only a few are in memory at a time."""
     if workers <= 1:
-        for chunk in chunks:
-            yield chunk, tokenize_chunk(chunk, settings, tokenizer)
+        yield from ((chunk, tokenize_chunk(chunk, settings, tokenizer)) for chunk in chunks)
         return
-    pool = ProcessPoolExecutor(
-        workers,
-        get_context("spawn"),
-        initializer=_start_worker,
-        initargs=(settings, tokenizer.name, folder, tokenizer.end_of_text),
-    )
-    waiting: deque[tuple[Chunk, Future[Written]]] = deque()
-    try:
-        for chunk in chunks:
-            waiting.append((chunk, pool.submit(_work, chunk)))
-            if len(waiting) > 2 * workers + 2:
-                done, future = waiting.popleft()
-                yield done, future.result()
-        while waiting:
-            done, future = waiting.popleft()
-            yield done, future.result()
-    except BrokenProcessPool:
-        raise DataError(
-            "a worker process died (out of memory?): give the same command again, with fewer "
-            "--workers, and it resumes"
-        ) from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    arguments = (settings, tokenizer.name, folder, tokenizer.end_of_text)
+    yield from map_chunks(_work, chunks, workers, _start_worker, arguments)
 
 
 _worker: dict[str, Any] = {}
 
 
 def _start_worker(settings: Settings, tokenizer: str, folder: Path, end_of_text: int) -> None:
-    """The parent handles interrupts; a worker ends with its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-
-    def leave_with_parent() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=leave_with_parent, daemon=True).start()
     _worker["settings"] = settings
     _worker["tokenizer"] = load_tokenizer(tokenizer, folder, end_of_text)
 
@@ -281,7 +303,7 @@ def _work(chunk: Chunk) -> Written:
 
 
 def _meta(
-    partial: Partial, settings: Settings, source: Source, tokenizer: Tokenizer
+    partial: Partial, settings: Settings, source: Source, tokenizer: Tokenizer, split_rule: str
 ) -> dict[str, Any]:
     """The description of the files. Without times and machine names: equal inputs, equal bytes."""
     progress = partial.progress
@@ -300,8 +322,8 @@ def _meta(
             "end_of_text": tokenizer.end_of_text,
         },
         "splits": splits,
-        "split_rule": "the source's own" if source.own_split else "hash of (seed, document index)",
-        "settings": settings.__dict__,
+        "split_rule": split_rule,
+        "settings": settings.describe(),
         "empty_documents": progress.empty,
         "invalid_utf8_documents": progress.invalid,
         "source": source.describe(),

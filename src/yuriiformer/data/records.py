@@ -18,6 +18,8 @@ from yuriiformer.errors import DataError, one_line
 Split = Literal["train", "val"]
 Kind = Literal["txt", "jsonl", "parquet", "texts", "tales"]
 
+# Four bytes can stand for a block of 128 KiB, so this much becomes 64 MiB at most.
+ZSTD_BYTES = 2**11
 BOM = b"\xef\xbb\xbf"
 
 
@@ -151,26 +153,26 @@ class _Zstd(io.RawIOBase):
         self.library = zstandard.ZstdDecompressor()
         self.frame: Any = None
         self.waiting = b""
-        self.ready = b""
+        self.ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not self.ready:
-            data = self.waiting or self.raw.read(2**18)
+            data = self.waiting or self.raw.read(ZSTD_BYTES)
             self.waiting = b""
             if not data:
                 if self.frame is not None:
                     raise EOFError("it ends in the middle of a frame")
                 return 0
             self.frame = self.frame or self.library.decompressobj()
-            self.ready = self.frame.decompress(data)
+            self.ready = memoryview(self.frame.decompress(data))
             if self.frame.eof:
                 self.waiting, self.frame = self.frame.unused_data, None
         taken = self.ready[: len(buffer)]
         buffer[: len(taken)] = taken
-        self.ready = self.ready[len(taken) :]
+        self.ready = self.ready[len(taken) :]  # a view: nothing is copied
         return len(taken)
 
 

@@ -75,10 +75,12 @@ def describe_store(store: TokenStore, *, context: int, sequences: int) -> dict[s
 
 def tales_floor(meta: dict[str, Any]) -> str | None:
     """The lowest possible loss, where the entropy of the text is known: on generated tales."""
-    if meta["source"]["kind"] != "tales":
+    if meta["source"]["kind"] != "tales" or meta["settings"].get("split") == "tail":
         return None
     documents = sum(split["documents"] for split in meta["splits"].values())
-    tokens = sum(split["tokens"] for split in meta["splits"].values()) / documents
+    tokens = sum(split["tokens"] for split in meta["splits"].values()) / max(1, documents)
+    if not tokens:
+        return None
     nats = entropy_per_story()
     return (
         f"a tale's entropy is {nats:.3f} nats, and a tale has {tokens:.1f} tokens here: on whole "
@@ -97,11 +99,12 @@ def store_text(data: dict[str, Any], shown: list[str], *, context: int, sequence
         lines.append(f"  {split}: {tokens:,} tokens{extra}{per}")
     if meta:
         t, settings = meta["tokenizer"], meta["settings"]
-        by_hash = f", seed {settings['seed']}, validation {100 * settings['val_fraction']:g} %"
+        share = f", validation {100 * settings['val_fraction']:g} %"
+        seed = "" if settings.get("split") == "tail" else f", seed {settings['seed']}"
         sizes = f"{t['vocab_size']:,} tokens, padded to {t['padded_vocab_size']:,}"
         lines.append(f"  tokeniser {t['name']}: {sizes}; end of text is {t['end_of_text']}")
         own = meta["split_rule"].startswith("the source's")
-        lines.append(f"  split: {meta['split_rule']}{'' if own else by_hash}")
+        lines.append(f"  split: {meta['split_rule']}{'' if own else seed + share}")
         invalid = f"invalid UTF-8 in {meta['invalid_utf8_documents']:,}"
         empty = f"empty documents {meta['empty_documents']:,}"
         lines.append(f"  source: {meta['source']['kind']}; {empty}, {invalid}")

@@ -18,6 +18,7 @@ from yuriiformer.data.tokenizers import END_OF_TEXT
 from yuriiformer.errors import DataError, one_line
 
 CHUNK_BYTES = 2**20
+MOST_DOCUMENT = 2**30  # bytes: a document is tokenised in memory
 MARKER = END_OF_TEXT.encode()
 TEXT_KINDS = (".txt", ".jsonl")
 PACKED = (".gz", ".zst")
@@ -48,9 +49,11 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.is_file() and _kind(p))
+            inside = [each for each in _inside(path) if _usable(each)]
             if not inside:
-                raise DataError(f"{path}: no .txt, .jsonl or .parquet file in this folder")
+                raise DataError(
+                    f"{path}: no .txt, .jsonl or .parquet file with text in this folder"
+                )
             found += inside
         elif not path.exists():
             raise DataError(f"no file {str(path)!r}")
@@ -59,12 +62,25 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
                 f"{path}: unknown kind of file; known are .txt and .jsonl (also with .gz or .zst) "
                 "and .parquet"
             )
+        elif path.stat().st_size == 0:
+            raise DataError(f"{path} is empty")
         else:
             found.append(path)
-    for path in found:
-        if path.stat().st_size == 0:
-            raise DataError(f"{path} is empty")
     return found
+
+
+def skipped_files(paths: Sequence[Path]) -> list[Path]:
+    """The files in these folders that `find_files` leaves out: of another kind, or empty."""
+    inside = (each for path in paths if path.is_dir() for each in _inside(path))
+    return [each for each in inside if not _usable(each)]
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _usable(path: Path) -> bool:
+    return bool(_kind(path)) and path.stat().st_size > 0
 
 
 def _kind(path: Path) -> str:
@@ -72,7 +88,7 @@ def _kind(path: Path) -> str:
     if path.suffix == ".parquet":
         return ".parquet"
     inner = Path(path.stem).suffix if path.suffix in PACKED else path.suffix
-    return inner if inner in TEXT_KINDS else ""
+    return inner.lower() if inner.lower() in TEXT_KINDS else ""
 
 
 @dataclass(frozen=True)
@@ -129,6 +145,8 @@ class Files:
                     for lines in _lines(file):
                         count = lines.count(b"\n") + (not lines.endswith(b"\n"))
                         yield "jsonl", lines, count, raw.tell()
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
         except (EOFError, zlib.error, zstd_error()) as error:
             raise DataError(
                 f"{path}: the compressed file is damaged or cut: {one_line(error)}"
@@ -170,6 +188,8 @@ def _between_marks(file: IO[bytes]) -> Iterator[tuple[int, bytes, bool]]:
     while block := file.read(CHUNK_BYTES):
         searched = max(0, len(rest) - len(MARKER) + 1)
         rest += block
+        if len(rest) > MOST_DOCUMENT:
+            raise DataError(_too_long("<|endoftext|> between documents"))
         start = 0
         while (end := rest.find(MARKER, max(start, searched))) >= 0:
             yield place + start, bytes(rest[start:end]), True
@@ -187,7 +207,14 @@ def _stripped(place: int, document: bytes) -> tuple[int, bytes]:
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
     """Whole lines, about a megabyte at a time."""
     while data := file.read(CHUNK_BYTES):
-        yield data + file.readline()
+        rest = file.readline(MOST_DOCUMENT)
+        if len(rest) == MOST_DOCUMENT:
+            raise DataError(_too_long("one line per document"))
+        yield data + rest
+
+
+def _too_long(remedy: str) -> str:
+    return f"a document of more than {MOST_DOCUMENT / 2**30:g} GiB: it needs {remedy}"
 
 
 @dataclass(frozen=True)

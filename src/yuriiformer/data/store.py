@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from yuriiformer.data.partial import JOURNAL, META
+from yuriiformer.data.partial import COUNTS, JOURNAL, META
 from yuriiformer.data.prepare import FORMAT
 from yuriiformer.data.records import Split
-from yuriiformer.data.tokenizers import Tokenizer, Tokens, load_tokenizer, padded
+from yuriiformer.data.tokenizers import (
+    MAX_VOCABULARY,
+    Tokenizer,
+    Tokens,
+    load_tokenizer,
+    padded,
+)
 from yuriiformer.errors import DataError
 from yuriiformer.files import sha256
+from yuriiformer.reading import count, plain_text, read_object, reason
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,23 @@ class TokenStore:
         splits: tuple[Split, Split] = ("train", "val")
         arrays = [_map_file(folder, split, meta, verify=verify) for split in splits]
         return cls(folder, arrays[0], arrays[1], meta)
+
+    def check_unchanged(self) -> None:
+        """That the token files are those that ``meta.json`` describes. A file that was not touched
+        since its description was written needs no reading."""
+        if self.meta is None:
+            return
+        try:
+            described = (self.folder / META).stat().st_mtime_ns
+            for split, known in self.meta["splits"].items():
+                path = self.folder / f"{split}.bin"
+                if path.stat().st_mtime_ns > described and sha256(path) != known["sha256"]:
+                    raise DataError(
+                        f"{path} was altered: its SHA-256 is not that of {META}; prepare the data "
+                        "again, or put the file back"
+                    )
+        except OSError as error:
+            raise DataError(f"{self.folder} cannot be read: {reason(error)}") from None
 
     def split(self, name: Split) -> Tokens:
         if name not in ("train", "val"):
@@ -91,6 +114,7 @@ class TokenStore:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Inputs and targets that begin at ``starts``: int64, each (sequences, context)."""
         tokens = self.split(split)
+        self._check_size(split, len(tokens))
         wrong = (starts < 0) | (starts + context >= len(tokens))
         if wrong.any():
             raise DataError(
@@ -100,6 +124,16 @@ class TokenStore:
         windows = np.stack([tokens[start : start + context + 1] for start in starts.tolist()])
         whole = windows.astype(np.int64)
         return whole[:, :-1], whole[:, 1:]
+
+    def _check_size(self, split: Split, tokens: int) -> None:
+        """That a file was not cut meanwhile: reading beyond its end would end the process."""
+        path = self.folder / f"{split}.bin"
+        try:
+            size = path.stat().st_size
+        except OSError:
+            return  # renamed or removed: what is mapped stays readable
+        if size < 2 * tokens:
+            raise DataError(f"{path} was cut while it was in use: {size // 2} of {tokens} tokens")
 
     def check_model(self, vocab_size: int, valid_vocab: int | None = None) -> None:
         """That a model's vocabulary is this data's."""
@@ -112,12 +146,21 @@ class TokenStore:
             )
 
 
-_SPLIT = "splits.{0}.tokens splits.{0}.documents splits.{0}.text_bytes"
-_NEEDED: dict[type, str] = {
-    int: f"""{_SPLIT.format("train")} {_SPLIT.format("val")} tokenizer.vocab_size
-        tokenizer.end_of_text tokenizer.padded_vocab_size empty_documents invalid_utf8_documents""",
-    str: "splits.train.sha256 splits.val.sha256 tokenizer.name split_rule source.kind",
-    dict: "settings",
+_SPLIT: dict[str, Any] = {**COUNTS, "sha256": str}
+_FORM: dict[str, Any] = {  # of meta.json
+    "format": int,
+    "splits": {"train": _SPLIT, "val": _SPLIT},
+    "tokenizer": {
+        "name": plain_text,
+        "vocab_size": count,
+        "padded_vocab_size": count,
+        "end_of_text": count,
+    },
+    "split_rule": plain_text,
+    "source": {"kind": plain_text},
+    "settings": {"seed": int, "val_fraction": float},
+    "empty_documents": count,
+    "invalid_utf8_documents": count,
 }
 
 
@@ -125,22 +168,13 @@ def _read_meta(folder: Path) -> dict[str, Any] | None:
     path = folder / META
     if not path.is_file():
         return None
-    try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-        if meta["format"] != FORMAT:
-            raise DataError(f"{path} has format {meta['format']!r}; this version reads {FORMAT}")
-        for kind, names in _NEEDED.items():
-            for name in names.split():
-                value = meta
-                for key in name.split("."):
-                    value = value[key]
-                if not isinstance(value, kind):
-                    raise TypeError(f"{name} is {value!r}")
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path} is damaged: {error!r}") from None
-    return dict(meta)
+    meta = read_object(path, _FORM, DataError)
+    if meta["format"] != FORMAT:
+        raise DataError(f"{path} has format {meta['format']!r}; this version reads {FORMAT}")
+    known = meta["tokenizer"]
+    if not 0 < known["vocab_size"] <= MAX_VOCABULARY or known["end_of_text"] >= MAX_VOCABULARY:
+        raise DataError(f"{path} is damaged: token files hold numbers below {MAX_VOCABULARY:,}")
+    return meta
 
 
 def _map_file(folder: Path, split: Split, meta: dict[str, Any] | None, *, verify: bool) -> Tokens:

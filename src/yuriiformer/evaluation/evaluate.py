@@ -16,7 +16,8 @@ from yuriiformer import __version__
 from yuriiformer.data.store import TokenStore
 from yuriiformer.display.columns import aligned
 from yuriiformer.errors import YuriiError
-from yuriiformer.evaluation.local_tasks import PAPER_TASKS, TaskSpec, local_task
+from yuriiformer.evaluation.local_tasks import PAPER_TASKS, TaskSpec, local_task, parse_tasks
+from yuriiformer.evaluation.scoring import BATCH_TOKENS
 from yuriiformer.evaluation.validation import (
     BITS_PER_BYTE,
     Tell,
@@ -25,11 +26,12 @@ from yuriiformer.evaluation.validation import (
     protocol_windows,
     silent,
 )
-from yuriiformer.files import read_json, write_json
+from yuriiformer.files import claim_folder, read_json, write_json
 from yuriiformer.model.device import choose_device
 from yuriiformer.runs.loading import LoadedModel, open_model
 
 Result = dict[str, Any]
+CACHE = "cache.jsonl"  # of the tasks' answers
 SEQUENCES = 4800  # of a validation, where no run says: the paper's
 PERCENT = ("acc", "exact_match", "f1", "em", "mcc")  # metrics that are shares
 
@@ -57,7 +59,9 @@ class Evaluator:
         loaded = open_model(path, checkpoint, places, device=choose_device(device))
         home = loaded.path.resolve()
         beside = home.with_name(f"{home.name}-evaluation")
-        return cls(loaded, data, out or (home / "evaluation" if loaded.saved else beside))
+        out = out or (home / "evaluation" if loaded.saved else beside)
+        claim_folder(out, _is_evaluation, "an evaluation")
+        return cls(loaded, data, out)
 
     @cached_property
     def store(self) -> TokenStore:
@@ -150,13 +154,60 @@ class Evaluator:
             self.loaded.model,
             self.loaded.need_tokenizer(),
             batch_tokens=batch_tokens,
-            cache=self.out / "cache.jsonl",
+            cache=self.out / CACHE,
             tell=tell,
         )
         for spec, result in run_tasks(lm, specs, limit, data, begin):
             found[str(spec)] = {**self.about, **result, **_versions()}
             write_json(self.out / f"{spec}-{self._name}{part}.json", found[str(spec)])
         return found
+
+
+def evaluate(
+    path: str | Path,
+    checkpoint: str | None = None,
+    *,
+    validation: bool = True,
+    tasks: Sequence[str] = (),
+    tasks_data: str | Path | None = None,
+    limit: int | None = None,
+    data: str | Path | None = None,
+    out: str | Path | None = None,
+    device: str = "auto",
+) -> Result:
+    """Measure any model, as ``yurii evaluate`` does; results are kept in ``out`` too.
+
+    Args:
+        path: a model (see `open_model`).
+        checkpoint: of a run: ``best`` (by validation loss; the default), ``final`` or ``last``.
+        validation: whether to measure the validation loss: ``["validation"]["exact"]["loss"]``.
+        tasks: of lm-evaluation-harness: ``"paper"``, ``"NAME"`` or ``"NAME@SHOTS"``.
+        tasks_data: a folder with local files of HellaSwag and ARC-Easy.
+        limit: only the first so many items of each task.
+        data: prepared data, where they are not the run's own or were moved.
+        out: a folder; ``evaluation`` in the run's if not given.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+    """
+    specs, local = parse_tasks(tasks) if tasks else [], _path(tasks_data)
+    check_tasks(specs, local)
+    found = Evaluator.open(Path(path), checkpoint, data=_path(data), out=_path(out), device=device)
+    results: Result = {**found.about, "results": str(found.out)}
+    if validation:
+        results["validation"] = found.validation()
+    if specs:
+        results["tasks"] = found.tasks(specs, limit, local, BATCH_TOKENS)
+    return results
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _is_evaluation(folder: Path) -> bool:
+    """Whether a folder holds nothing but results of evaluations."""
+    names = {path.name.removesuffix(".part") for path in folder.iterdir()} - {CACHE}
+    known = [read_json(folder / name) for name in names if name.endswith(".json")]
+    return len(known) == len(names) and all("sha256" in each for each in known if each)
 
 
 def check_tasks(tasks: Sequence[TaskSpec], data: Path | None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import tokenizers
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -23,14 +24,22 @@ from yuriiformer.data.tokenizers import (
     gpt2_tokenizer,
 )
 from yuriiformer.errors import DataError, ModelFileError
-from yuriiformer.files import new_folder, read_json, sync
+from yuriiformer.files import (
+    claim_folder,
+    new_folder,
+    only_files,
+    read_json,
+    sync,
+    write_json,
+)
+from yuriiformer.huggingface.card import As, model_card
 from yuriiformer.huggingface.model import YuriiFormerConfig, YuriiFormerForCausalLM
-from yuriiformer.methods.rule import Rule
 from yuriiformer.model.files import unwrap
+from yuriiformer.model.gpt2 import gpt2_settings, gpt2_tensors
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.loading import open_model
 
-README = "README.md"
+README, CODE = "README.md", "modeling_yuriiformer.py"
 FILES = {
     "config.json",
     "generation_config.json",
@@ -39,37 +48,56 @@ FILES = {
     "tokenizer_config.json",
     "special_tokens_map.json",
     README,
+    CODE,
+}
+MARK = "exported_by"  # in the config.json of a GPT-2 that was written here
+# What trust_remote_code=True runs: it loads the installed package, and nothing else.
+MODULE = """\
+\"""The model is in the package yuriiformer: pip install 'yuriiformer[hf]'.\"""
+
+from yuriiformer.huggingface import YuriiFormerConfig, YuriiFormerForCausalLM
+"""
+AUTO_MAP = {
+    "AutoConfig": "modeling_yuriiformer.YuriiFormerConfig",
+    "AutoModelForCausalLM": "modeling_yuriiformer.YuriiFormerForCausalLM",
 }
 
 
 def export_model(
-    model: YuriiFormer, folder: str | Path, tokenizer: Tokenizer | None = None
+    model: YuriiFormer,
+    folder: str | Path,
+    tokenizer: Tokenizer | None = None,
+    *,
+    kind: As = "yuriiformer",
 ) -> None:
     """Write a model as transformers do; an earlier export in the folder is replaced.
 
     ``AutoModelForCausalLM.from_pretrained(folder)`` opens it after ``import
-    yuriiformer.huggingface``; with ``tokenizer``, ``AutoTokenizer`` its tokeniser.
+    yuriiformer.huggingface``, or with ``trust_remote_code=True``; with ``tokenizer``,
+    ``AutoTokenizer`` its tokeniser. ``kind="gpt2"`` writes a plain GPT-2, which needs neither.
     """
     model = unwrap(model)
+    settings = gpt2_settings(model.config) if kind == "gpt2" else None
     if tokenizer is not None:
         check_ids(model.config.real_vocab, tokenizer)
     folder = Path(folder).resolve()  # so that a link stays a link
-    if folder.exists() and not _replaceable(folder):
-        raise ModelFileError(f"{folder} holds other files: export to a folder of its own")
+    claim_folder(folder, _is_export, "an export", ModelFileError)
     try:
         with new_folder(folder) as part:
-            _write(model, part, tokenizer)
+            if settings is None:
+                _write(model, part, tokenizer)
+            else:
+                _write_gpt2(model, settings, part, tokenizer)
+            _finish(part, model, tokenizer, kind)
     except (OSError, SafetensorError) as error:
         raise ModelFileError(f"{folder} cannot be written: {error}") from error
 
 
-def _replaceable(folder: Path) -> bool:
-    """Whether it is empty, or an earlier export and nothing else."""
-    if not folder.is_dir():
-        return False
-    names = {path.name for path in folder.iterdir()}
-    kind = read_json(folder / "config.json").get("model_type")
-    return not names or (names <= FILES and kind == YuriiFormerConfig.model_type)
+def _is_export(folder: Path) -> bool:
+    """Whether it holds an earlier export and nothing else."""
+    data = read_json(folder / "config.json")
+    ours = data.get("model_type") == YuriiFormerConfig.model_type or MARK in data
+    return only_files(folder, FILES) and ours
 
 
 def _write(model: YuriiFormer, folder: Path, tokenizer: Tokenizer | None) -> None:
@@ -77,10 +105,26 @@ def _write(model: YuriiFormer, folder: Path, tokenizer: Tokenizer | None) -> Non
     wrapped = YuriiFormerForCausalLM.of(model, end_of_text=end)
     with _no_bars():
         wrapped.save_pretrained(folder, max_shard_size="1TB")
+    config = folder / "config.json"
+    write_json(config, {**json.loads(config.read_text(encoding="utf-8")), "auto_map": AUTO_MAP})
+    (folder / CODE).write_text(MODULE, encoding="utf-8")
+
+
+def _write_gpt2(
+    model: YuriiFormer, settings: dict[str, Any], folder: Path, tokenizer: Tokenizer | None
+) -> None:
+    end = None if tokenizer is None else tokenizer.end_of_text
+    ids = dict.fromkeys(("bos_token_id", "eos_token_id"), end)
+    write_json(folder / "config.json", {**settings, **ids, MARK: "yuriiformer"})
+    save_file(gpt2_tensors(model), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _finish(folder: Path, model: YuriiFormer, tokenizer: Tokenizer | None, kind: As) -> None:
+    """The tokeniser and the card; then all of it to the disk."""
     if tokenizer is not None:
         fast_tokenizer(tokenizer, model.config.context).save_pretrained(folder)
     card = folder / README
-    card.write_text(model_card(model, tokenizer), encoding="utf-8")
+    card.write_text(model_card(model, tokenizer, kind), encoding="utf-8")
     for path in folder.iterdir():
         path.chmod(card.stat().st_mode)  # safetensors' own files are for their owner alone
         sync(path)
@@ -105,6 +149,7 @@ def export_run(
     checkpoint: str | None = None,
     *,
     data: str | Path | None = None,
+    kind: As = "yuriiformer",
 ) -> Tokenizer | None:
     """Write any model that `open_model` opens, with its tokeniser; gives that, or None where it is
     not known.
@@ -114,94 +159,11 @@ def export_run(
         folder: where to; a folder of its own.
         checkpoint: of a run: ``best`` (by validation loss; the default), ``final`` or ``last``.
         data: the prepared data, if they have moved and hold the tokeniser.
+        kind: ``gpt2`` writes a plain GPT-2 (of the rule gd-lie-trotter alone).
     """
     loaded = open_model(path, checkpoint, [] if data is None else [Path(data)])
-    export_model(loaded.model, folder, loaded.tokenizer)
+    export_model(loaded.model, folder, loaded.tokenizer, kind=kind)
     return loaded.tokenizer
-
-
-CARD = """\
----
-library_name: transformers
-pipeline_tag: text-generation
-tags:
-- yuriiformer
----
-
-# {rule.label}
-
-A language model whose blocks are iterations of an optimisation method on token embeddings: a
-YuriiFormer of the rule `{rule.name}`. {rule.note}
-
-A block is:
-
-```
-{rule.equations}
-```
-
-{streams}
-
-| | |
-|---|---|
-| blocks | {config.n_layer} |
-| heads | {config.n_head} |
-| width | {config.d_model} |
-| context | {config.context} tokens |
-| vocabulary | {vocabulary} |
-| oracles | {config.oracles} |
-| parameters | {parameters:,} (without position tables and those of other streams) |
-
-## Use
-
-```python
-import yuriiformer.huggingface  # makes transformers know the model; pip install yuriiformer
-{imports}
-
-model = AutoModelForCausalLM.from_pretrained("FOLDER")
-{text}```
-
-`config.json` holds the rule's full text; nothing in this folder is executed on loading.
-"""
-
-WITH_TOKENIZER = "from transformers import AutoModelForCausalLM, AutoTokenizer"
-WITHOUT_TOKENIZER = "import torch\nfrom transformers import AutoModelForCausalLM"
-WITH_TEXT = """\
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-tokens = tokenizer("Once upon a time", return_tensors="pt")
-print(tokenizer.decode(model.generate(**tokens, max_new_tokens=50)[0]))
-"""
-WITHOUT_TEXT = """\
-print(model.generate(torch.tensor([[0, 1, 2]]), max_new_tokens=50))  # the tokeniser is not known
-"""
-
-
-def model_card(model: YuriiFormer, tokenizer: Tokenizer | None) -> str:
-    """Markdown with the rule, the sizes, and how to load the model."""
-    config = model.config
-    padded = config.vocab_size - config.real_vocab
-    vocabulary = f"{config.real_vocab:,} tokens" + (f" and {padded} of padding" if padded else "")
-    if tokenizer is not None:
-        vocabulary += f" ({tokenizer.name})"
-    return CARD.format(
-        config=config,
-        rule=config.rule,
-        streams=_streams(config.rule),
-        vocabulary=vocabulary,
-        parameters=model.num_parameters(),
-        imports=WITHOUT_TOKENIZER if tokenizer is None else WITH_TOKENIZER,
-        text=WITHOUT_TEXT if tokenizer is None else WITH_TEXT,
-    )
-
-
-def _streams(rule: Rule) -> str:
-    """Where the streams start, and which coefficients there are."""
-    starts = ", ".join(f"`{name}` from {start}" for name, start in rule.streams.items())
-    learned = [f"`{name}`" for name, spec in rule.coefficients.items() if spec.learned]
-    fixed = [f"`{name}`" for name, spec in rule.coefficients.items() if not spec.learned]
-    parts = [f"Streams start: {starts}."]
-    parts += [f"Learned in every block: {', '.join(learned)}."] if learned else []
-    parts += [f"Fixed: {', '.join(fixed)}."] if fixed else []
-    return " ".join(parts)
 
 
 def fast_tokenizer(tokenizer: Tokenizer, context: int) -> Any:

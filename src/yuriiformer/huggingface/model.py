@@ -148,13 +148,17 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         past_key_values: Cache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
         return_dict: bool | None = None,
         **others: Any,
     ) -> Any:
         """Logits, and with ``labels`` (the tokens themselves, -100 where they do not count) the
-        mean loss. While training, the full logits are not computed: they are None."""
+        mean loss. While training, the full logits are not computed: they are None.
+
+        With ``output_hidden_states``: X before each block, and after the last one and the final
+        norm."""
         # Not a named argument: the Trainer would take it for a label.
         targets = others.pop("shift_labels", None)
         if targets is None and labels is not None:
@@ -163,11 +167,15 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         tokens = _check(input_ids, others)
         tokens, targets = check_tokens(tokens, targets, self.model.config)
         cache = self._cache(past_key_values, use_cache)
-        hidden = self._hidden(tokens, attention_mask, position_ids, cache)
+        wanted = output_hidden_states
+        states: list[Tensor] | None
+        states = [] if (self.config.output_hidden_states if wanted is None else wanted) else None
+        hidden = self._hidden(tokens, attention_mask, position_ids, cache, states)
         loss = None if targets is None else self._loss(hidden, targets, num_items_in_batch)
         learns = self.training and torch.is_grad_enabled()
         logits = None if loss is not None and learns else self._logits(hidden, logits_to_keep)
-        output = _Output(loss=loss, logits=logits, past_key_values=cache)
+        seen = None if states is None else (*states, hidden)
+        output = _Output(loss=loss, logits=logits, past_key_values=cache, hidden_states=seen)
         as_tuple = return_dict is False or (return_dict is None and not self.config.return_dict)
         return output.to_tuple() if as_tuple else output
 
@@ -188,7 +196,9 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         attention_mask: Tensor | None,
         position_ids: Tensor | None,
         cache: Cache | None,
+        states: list[Tensor] | None,
     ) -> Tensor:
+        """``states`` gets X before each block."""
         positions, mask, causal = find_positions_and_mask(
             tokens, attention_mask, position_ids, cache
         )
@@ -199,7 +209,13 @@ class YuriiFormerForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
             )
         context = Context(positions, mask=mask, causal=causal)
         slots = None if cache is None else block_caches(cache, self.slots)
-        hidden: Tensor = self.model.hidden(tokens, context, slots)
+
+        def watch(_: int, streams: dict[str, Tensor]) -> None:
+            assert states is not None
+            states.append(streams["X"])
+
+        seen = None if states is None else watch
+        hidden: Tensor = self.model.hidden(tokens, context, slots, seen)
         return hidden
 
     def _loss(self, hidden: Tensor, targets: Tensor, items: Tensor | int | None) -> Tensor:

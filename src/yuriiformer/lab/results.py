@@ -97,8 +97,11 @@ def _on_quadratic(rule: Rule, problem: Quadratic, options: QuadraticLab) -> dict
         constants=options.coefficients,
         given=options.given,
     )
+    tuned = None
     if options.tune and not options.norm:
+        before = setup
         setup = tune(problem, rule, setup, h=options.step_size, keep=options.given)
+        tuned = setup is not before
     linear = not (options.norm and rule.norm_calls) and options.dim <= THEORY
     known = theory(problem, rule, setup) if linear else None
     path = trajectory(problem, rule, setup, norm=options.norm)
@@ -121,7 +124,7 @@ def _on_quadratic(rule: Rule, problem: Quadratic, options: QuadraticLab) -> dict
         "bias_order": order,
         "last_distance": _short(float(to_minimum[-1])),
         "limit": _drawn(problem, limit)[0] if bias else None,
-        "remarks": _remarks(rule, setup, path, known, bias, order, last),
+        "remarks": _remarks(rule, setup, path, known, bias, order, last, tuned),
         "gap": _numbers(problem.value(path.X)),
         "distance": _numbers(to_minimum),
         "path": _drawn(problem, path.X),
@@ -144,8 +147,11 @@ def _remarks(
     bias: float | None,
     order: float | None,
     last: float,
+    tuned: bool | None,
 ) -> list[str]:
     said = []
+    if tuned is False:
+        said.append("not tuned: " + ("its blocks differ" if not setup.steady else "no theory"))
     if known is not None and known.uphill:
         said.append("goes uphill, however small the step")
     if path.stopped is not None:

@@ -1,4 +1,4 @@
-"""The catalogue: the paper's 17 rules, then the controls.
+"""The catalogue: the paper's 17 rules, then the controls, then rules to continue a model with.
 
 The equations are the paper's, with LN_v (``norm``) where the paper's text puts it and the index
 t+1/2 of a coefficient written ``_half``. Rules that differ by a pattern (which oracle is first,
@@ -7,22 +7,32 @@ how many refinements) are composed from that pattern, so what they share is writ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from yuriiformer.errors import UnknownRuleError, did_you_mean
 from yuriiformer.methods.rule import Rule
 
 
 class Catalog(Mapping[str, Rule]):
-    """Rules by name, in order; the error for an unknown name suggests similar ones."""
+    """Rules by name, in order; the error for an unknown name suggests similar ones.
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    ``pattern`` composes a rule from a name that is not listed; None if the name is not of its form.
+    """
+
+    def __init__(
+        self, rules: Iterable[Rule], pattern: Callable[[str], Rule | None] = lambda name: None
+    ) -> None:
         self._rules = {rule.name: rule for rule in rules}
+        self._pattern = pattern
 
     def __getitem__(self, name: str) -> Rule:
         try:
             return self._rules[name]
         except KeyError:
+            composed = self._pattern(str(name))
+            if composed is not None:
+                return composed
             hint = did_you_mean(str(name), self._rules) or "; 'yurii rules' lists all"
             raise UnknownRuleError(f"unknown rule {name!r}{hint}") from None
 
@@ -42,6 +52,9 @@ UNCLEAR = (
 )
 
 
+DEEPER = "The paper's IMEX scheme with more refinements than it tried."
+
+
 def _imex(first: str, second: str, refinements: int, *, normalized: bool) -> Rule:
     """Explicit step with ``first``, then k refinements of the implicit step with ``second``."""
 
@@ -50,7 +63,7 @@ def _imex(first: str, second: str, refinements: int, *, normalized: bool) -> Rul
         return f"norm({update})" if normalized else update
 
     lines = ["W = " + velocity("V", "gamma", first, "mu * V")]
-    for start in ("W", "U")[:refinements]:
+    for start in ["W", *["U"] * (refinements - 1)]:
         lines.append("U = " + velocity("W", "gamma_half", second, f"mu_half * {start}"))
     lines += ["V = U" if normalized else "V = norm(U)", "X = X + V"]
     words = {"attn": "Attn", "mlp": "MLP"}
@@ -61,6 +74,18 @@ def _imex(first: str, second: str, refinements: int, *, normalized: bool) -> Rul
         label=f"{kind} k={refinements} ({words[first]}→{words[second]})",
         note=UNCLEAR,
     )
+
+
+IMEX = re.compile(r"imex([1-9]\d?)-(ln-)?(attn-mlp|mlp-attn)")
+
+
+def _imex_named(name: str) -> Rule | None:
+    """``imex3-ln-mlp-attn`` and the like: the paper's scheme with any number of refinements."""
+    found = IMEX.fullmatch(name)
+    if found is None:
+        return None
+    first, second = found[3].split("-")
+    return _imex(first, second, int(found[1]), normalized=bool(found[2])).vary(note=DEEPER)
 
 
 def _verlet(outer: str, inner: str) -> Rule:
@@ -74,7 +99,12 @@ def _verlet(outer: str, inner: str) -> Rule:
 
 
 PAPER = (
-    Rule("gd-euler", "X = X + attn(X) + mlp(X)", label="GD+Euler"),
+    Rule(
+        "gd-euler",
+        "X = X + attn(X) + mlp(X)",
+        label="GD+Euler",
+        note="The parallel block of GPT-J and PaLM.",
+    ),
     Rule(
         "gd-lie-trotter",
         """
@@ -203,6 +233,44 @@ CONTROLS = (
     ),
 )
 
+# Rules that are gradient descent where they start, so that a trained transformer can be continued
+# with one of them from exactly where it stands. The paper's rules cannot: with LN_v the velocity
+# has a fixed length, whatever the coefficients are.
+REAL = {"range": "real", "initial": 0.0}
+UPCYCLING = (
+    Rule(
+        "nesterov-from-gd",
+        """
+        V = beta * V + gamma * attn(X + mu * V)
+        X = X + V
+        V = beta_half * V + gamma_half * mlp(X + mu_half * V)
+        X = X + V
+        """,
+        label="Nesterov+Lie–Trotter, from GD",
+        streams={"V": "zero"},
+        coefficients={
+            **dict.fromkeys(("mu", "beta", "mu_half", "beta_half"), REAL),
+            **{name: {"range": "real", "initial": 1.0} for name in ("gamma", "gamma_half")},
+        },
+        note="Without LN_v: gradient descent at mu = beta = 0 and gamma = 1, where it starts.",
+    ),
+    Rule(
+        "nesterov-gated",
+        """
+        A = attn(X + mu * V)
+        V = norm(beta * V + gamma * A)
+        X = X + (1 - gate) * A + gate * V
+        M = mlp(X + mu_half * V)
+        V = norm(beta_half * V + gamma_half * M)
+        X = X + (1 - gate_half) * M + gate_half * V
+        """,
+        label="Nesterov+Lie–Trotter, gated",
+        streams={"V": "zero"},
+        coefficients=dict.fromkeys(("mu", "mu_half", "gate", "gate_half"), REAL),
+        note="Gradient descent at gate = mu = 0, where it starts; the paper's Nesterov at gate = "
+        "1.",
+    ),
+)
 
 BASELINE = "gd-lie-trotter"  # what others are compared with, unless another baseline is given
 
@@ -210,5 +278,12 @@ controls = Catalog(CONTROLS)
 standard = Catalog(  # of the paper's, those whose blocks cost what a plain transformer's does
     rule for rule in PAPER if all(count == 1 for count in rule.oracle_calls.values())
 )
-rules = Catalog(PAPER + CONTROLS)
-GROUPS = {"all": rules, "paper": paper, "standard": standard, "controls": controls}
+upcycling = Catalog(UPCYCLING)
+rules = Catalog(PAPER + CONTROLS + UPCYCLING, _imex_named)
+GROUPS = {
+    "all": rules,
+    "paper": paper,
+    "standard": standard,
+    "controls": controls,
+    "upcycling": upcycling,
+}

@@ -182,6 +182,8 @@ class _Reader:
         given = len(node.args) + len(node.keywords)
         if node.keywords or given != ARITY[function]:
             wanted = ARITY[function]
-            raise self.error(f"{function} takes {wanted} plain argument(s), not {given}", place)
+            named = ", not one by name" if node.keywords else f", not {given}"
+            some = "1 argument" if wanted == 1 else f"{wanted} arguments"
+            raise self.error(f"{function} takes {some}{named}", place)
         arguments = tuple(self.expression(argument, depth + 1) for argument in node.args)
         return Call(function, arguments, place=place)

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from yuriiformer.errors import RuleError
+from yuriiformer.errors import RuleError, brief, one_line
 from yuriiformer.methods.catalog import GROUPS, rules
 from yuriiformer.methods.rule import Rule
+from yuriiformer.reading import MOST_TOML, parse_toml, read_bytes, reason
 
 
 def get_rule(reference: str | os.PathLike[str] | Rule) -> Rule:
@@ -30,14 +30,15 @@ def get_rule(reference: str | os.PathLike[str] | Rule) -> Rule:
     if isinstance(reference, os.PathLike):
         return load_rule(reference)
     if not isinstance(reference, str):
-        raise RuleError(f"a rule is named by text or given as a Rule, not {reference!r:.60}")
+        raise RuleError(f"a rule is named by text or given as a Rule, not {brief(reference)}")
     base, words = _split(reference.strip())
     rule = load_rule(base) if base.endswith(".toml") else rules[base]
     return _vary(rule, words) if words else rule
 
 
 def get_rules(name: str) -> list[Rule]:
-    """The rules of a group (all, paper, standard, controls), or the one rule of a reference."""
+    """The rules of a group (all, paper, standard, controls, upcycling), or the one rule of a
+    reference."""
     return list(GROUPS[name].values()) if name in GROUPS else [get_rule(name)]
 
 
@@ -45,15 +46,18 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     """A rule from a TOML file; errors say where in the file."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        raw = read_bytes(path, MOST_TOML)
+        text = raw.decode("utf-8-sig")
     except FileNotFoundError:
         raise RuleError(f"no rule file {str(path)!r}") from None
-    except (OSError, ValueError) as error:
-        raise RuleError(f"rule file {str(path)!r} cannot be read: {error}") from None
+    except OSError as error:
+        raise RuleError(f"rule file {str(path)!r} cannot be read: {reason(error)}") from None
+    except ValueError as error:
+        raise RuleError(f"rule file {str(path)!r} cannot be read: {one_line(error)}") from None
     try:
-        data = tomllib.loads(text)
+        data = parse_toml(raw)
     except (ValueError, RecursionError) as error:
-        raise RuleError(f"{path}: not TOML: {error}") from None
+        raise RuleError(f"{path}: not TOML: {one_line(error):.160}") from None
     try:
         return Rule.from_dict({"name": path.stem, **data}, source=str(path))
     except RuleError as error:

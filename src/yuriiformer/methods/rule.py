@@ -13,6 +13,7 @@ from yuriiformer.methods.parse import ORACLES, parse_equations, split_lines
 from yuriiformer.methods.passes import Program, Query, Step, build_program, lower
 from yuriiformer.methods.tree import Assign
 from yuriiformer.methods.validate import Start, check, find_coefficients, find_streams
+from yuriiformer.reading import has_control
 
 
 class Rule:
@@ -65,6 +66,8 @@ class Rule:
             if not isinstance(value, kind):
                 wanted = "text" if kind is str else "a table"
                 raise RuleError(f"{what!r} must be {wanted}, not {value!r:.60}", source=source)
+            if isinstance(value, str) and has_control(value):
+                raise RuleError(f"{what!r} holds a control character", source=source)
         assigns = parse_equations(equations, source)
         values: dict[str, Any] = {
             "name": name,

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, overload
 
-from yuriiformer.errors import ConfigError, did_you_mean, whole_number
+from yuriiformer.errors import ConfigError, brief, did_you_mean
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
+from yuriiformer.sizes import size
 
 Gelu = Literal["exact", "tanh"]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -73,7 +74,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         optional = [n for n in ("valid_vocab", "n_kv_head") if getattr(self, n) is not None]
         for name in ("n_layer", "n_head", "d_model", "vocab_size", "context", *optional):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))
+            object.__setattr__(self, name, size(name, getattr(self, name)))
         if self.d_model % self.n_head:
             near = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
             best = min(near, key=lambda h: abs(h - self.n_head))
@@ -83,7 +84,7 @@ class ModelConfig:
                 f"take n_head={best}, or d_model={multiple}"
             )
         if not isinstance(self.oracles, str):
-            raise ConfigError(f"oracles are named by text, not {self.oracles!r:.60}")
+            raise ConfigError(f"oracles are named by text, not {brief(self.oracles)}")
         if self.valid_vocab is not None and self.valid_vocab > self.vocab_size:
             raise ConfigError(
                 f"valid_vocab={self.valid_vocab} is more than vocab_size={self.vocab_size}"
@@ -94,7 +95,7 @@ class ModelConfig:
             ("bias", (True, False)),
         ):
             if getattr(self, name) not in allowed:
-                raise ConfigError(f"{name}={getattr(self, name)!r} is not one of {allowed}")
+                raise ConfigError(f"{name}={brief(getattr(self, name))} is not one of {allowed}")
 
     @property
     def d_head(self) -> int:
@@ -113,9 +114,11 @@ class ModelConfig:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ModelConfig:
         known = [field.name for field in fields(cls)]
+        if not isinstance(data, Mapping):
+            raise ConfigError(f"the model must be an object, not {brief(data)}")
         for key in data:
             if key not in known:
-                raise ConfigError(f"unknown field {key!r}{did_you_mean(str(key), known)}")
+                raise ConfigError(f"unknown field {brief(key)}{did_you_mean(str(key), known)}")
         values = dict(data)
         if isinstance(values.get("rule"), Mapping):
             values["rule"] = Rule.from_dict(values["rule"])

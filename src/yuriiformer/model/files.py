@@ -10,38 +10,60 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 import yuriiformer
 from yuriiformer.data.tokenizers import TOKENIZER_FILE, Tokenizer, load_tokenizer
-from yuriiformer.errors import ConfigError, ModelFileError, RuleError
-from yuriiformer.files import new_folder, sha256, sha256_of_json, sync
+from yuriiformer.errors import ConfigError, ModelFileError, RuleError, brief, one_line
+from yuriiformer.files import (
+    claim_folder,
+    new_folder,
+    only_files,
+    read_json,
+    sha256,
+    sha256_of_json,
+    sync,
+)
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.reading import count, plain_text, problem_of, read_object, reason
 
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "model.json"
 FILES = {WEIGHTS, CONFIG, TOKENIZER_FILE}
-KEYS = {"format", "config", "config_sha256", "weights_sha256"}
+FORM: dict[str, Any] = {
+    "format": int,
+    "config": dict,
+    "config_sha256": str,
+    "weights_sha256": str,
+    "tokenizer?": ({"name": plain_text, "end_of_text": count}, None),
+}
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 def save_model(model: YuriiFormer, folder: str | Path, tokenizer: Tokenizer | None = None) -> None:
     """Write a model's weights and configuration, and its tokeniser; an earlier model in the folder
     is replaced."""
     folder = Path(folder).resolve()  # so that a link stays a link
-    if folder.exists() and (not folder.is_dir() or {p.name for p in folder.iterdir()} - FILES):
-        raise ModelFileError(f"{folder} holds other files: save a model to a folder of its own")
+    claim_folder(folder, _is_model, "a model", ModelFileError)
     try:
         with new_folder(folder) as part:
             write_model(model, part, tokenizer)
     except (OSError, SafetensorError) as error:
         raise ModelFileError(f"{folder} cannot be written: {error}") from error
+
+
+def _is_model(folder: Path) -> bool:
+    """Whether a folder holds a model that `save_model` wrote, and nothing else."""
+    known = read_json(folder / CONFIG)
+    return only_files(folder, FILES) and not problem_of(known, FORM)
 
 
 def unwrap(model: nn.Module) -> YuriiFormer:
@@ -82,22 +104,80 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> Yur
     """The model that `save_model` wrote, with the dtypes it had."""
     folder = Path(folder)
     data = _read_config(folder)
+    model = empty_model(data["config"], folder / CONFIG)
     if sha256(folder / WEIGHTS) != data["weights_sha256"]:
         raise ModelFileError(
             f"{folder / WEIGHTS} is damaged or not the file that {CONFIG} speaks of (its SHA-256 "
             "differs): save or copy the model again"
         )
-    try:
-        model = YuriiFormer(ModelConfig.from_dict(data["config"]), seed=None)
-    except (ConfigError, RuleError, TypeError) as error:
-        raise ModelFileError(f"{folder / CONFIG}: {error}") from None
-    try:
-        tensors = load_file(folder / WEIGHTS, device="cpu")
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ModelFileError(f"{folder / WEIGHTS} is not a safetensors file: {error}") from None
-    compare_tensors(folder / WEIGHTS, model.state_dict(), tensors)
+    check_header(folder / WEIGHTS, model.state_dict())
+    tensors = read_tensors(folder / WEIGHTS)
+    check_weights(folder / WEIGHTS, tensors)
     model.load_state_dict(tensors, assign=True)
     return model.to(device)
+
+
+def empty_model(config: Any, source: Path) -> YuriiFormer:
+    """A model of a saved configuration, without memory for its weights: a loader assigns them."""
+    try:
+        with torch.device("meta"):
+            return YuriiFormer(ModelConfig.from_dict(config), seed=None)
+    except (ConfigError, RuleError) as error:
+        raise ModelFileError(f"{source}: {error}") from None
+
+
+def check_header(path: Path, own: Mapping[str, Any], prefix: str = "") -> None:
+    """That a safetensors file has the tensors of a model, before any of them is read."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            shapes = {name: _Shape(tuple(each.get_shape())) for name, each in found.items()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _not_safetensors(path, error) from None
+    compare_tensors(path, own, {name.removeprefix(prefix): each for name, each in shapes.items()})
+
+
+@dataclass(frozen=True)
+class _Shape:
+    shape: tuple[int, ...]
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file."""
+    try:
+        return load_file(path, device="cpu")
+    except (SafetensorError, OSError, ValueError, KeyError, AttributeError) as error:
+        raise _not_safetensors(path, error) from None
+
+
+def _not_safetensors(path: Path, error: Exception) -> ModelFileError:
+    if isinstance(error, OSError) and error.strerror:
+        return ModelFileError(f"{path} cannot be read: {reason(error)}")
+    return ModelFileError(f"{path} is not a safetensors file: {one_line(error):.160}")
+
+
+def check_weights(path: Path, tensors: Mapping[Any, Any]) -> None:
+    """That tensors are weights: plain, dense, in memory, of one floating-point type."""
+    for name, tensor in tensors.items():
+        what = _oddity(tensor)
+        if what or not isinstance(name, str):
+            raise ModelFileError(f"{path}: {brief(name)} cannot be a model's weights: {what}")
+    kinds = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()})
+    if len(kinds) > 1:
+        raise ModelFileError(f"{path} mixes {' and '.join(kinds)}: save all weights as one type")
+
+
+def _oddity(tensor: Any) -> str:
+    """What keeps something from being a weight; empty if nothing does."""
+    if not isinstance(tensor, Tensor):
+        return f"its type is {type(tensor).__name__}"
+    if tensor.is_nested or tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+        return "it is not a plain dense tensor"
+    if tensor.dtype not in DTYPES:
+        return f"its type is {str(tensor.dtype).removeprefix('torch.')}"
+    if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
+        return "the file holds fewer numbers than its shape says"
+    return ""
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:
@@ -105,17 +185,16 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     known = _read_config(folder).get("tokenizer")
     if known is None:
         return None
-    if not isinstance(known, dict) or not isinstance(known.get("end_of_text"), int):
-        raise ModelFileError(f"{folder / CONFIG} is damaged: its tokeniser is {known!r:.60}")
-    return load_tokenizer(str(known.get("name")), folder, known["end_of_text"])
+    return load_tokenizer(known["name"], folder, known["end_of_text"])
 
 
 def compare_tensors(path: Path, own: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
     """That a file has the tensors of a model, and no others."""
     missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
-    wrong = [n for n in own if n in tensors and own[n].shape != tensors[n].shape]
+    both = [name for name in own if name in tensors]
+    wrong = [name for name in both if tuple(own[name].shape) != tuple(tensors[name].shape)]
     problems = [
-        f"{what} {names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        f"{what} {brief(names[0])}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
         for what, names in (
             ("no tensor", missing),
             ("unknown tensor", extra),
@@ -134,18 +213,11 @@ def _read_config(folder: Path) -> dict[str, Any]:
     for file in (path, folder / WEIGHTS):
         if not file.is_file():
             raise ModelFileError(f"{folder} is not a model folder: it has no {file.name}")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path} is damaged: {error}") from None
-    if not isinstance(data, dict) or not data.keys() >= KEYS:
-        raise ModelFileError(f"{path} is not a model's configuration")
+    data = read_object(path, FORM, ModelFileError)
     if data["format"] != FORMAT:
         raise ModelFileError(
             f"{path} has format {data['format']!r}; this version reads {FORMAT}: update yuriiformer"
         )
-    if not isinstance(data["config"], dict):
-        raise ModelFileError(f"{path} is not a model's configuration")
     if sha256_of_json(data["config"]) != data["config_sha256"]:
         raise ModelFileError(
             f"{path} is damaged or was edited (the SHA-256 of its 'config' differs): save or copy "

@@ -6,16 +6,11 @@ files are read: transformers is not needed, and nothing in a file is executed.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from yuriiformer.data.tokenizers import (
@@ -26,45 +21,25 @@ from yuriiformer.data.tokenizers import (
     load_tokenizer,
     padded,
 )
-from yuriiformer.errors import ConfigError, ModelFileError, RuleError, one_line
+from yuriiformer.errors import ModelFileError, one_line
 from yuriiformer.files import read_json
-from yuriiformer.methods.catalog import BASELINE
-from yuriiformer.methods.interpreter import LAYER_NORM_EPS
-from yuriiformer.model.config import Gelu, ModelConfig
-from yuriiformer.model.files import compare_tensors
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.model.files import (
+    check_header,
+    check_weights,
+    compare_tensors,
+    empty_model,
+    read_tensors,
+)
+from yuriiformer.model.gpt2 import SIZES, build_gpt2, checked_config, gpt2_config, without_masks
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.reading import read_object
+from yuriiformer.sizes import size
 
 EXPORTED = "yuriiformer"  # the model_type of an export, and its prefix for our configuration
 Read = tuple[YuriiFormer, Tokenizer | None, Path]  # the model, its tokeniser, its weights' file
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
-GELU: dict[str, Gelu] = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "exact"}
-USUAL: dict[str, Any] = {  # with any other value it is another function
-    "model_type": "gpt2",
-    "layer_norm_epsilon": LAYER_NORM_EPS,
-    "scale_attn_weights": True,
-    "scale_attn_by_inverse_layer_idx": False,
-    "add_cross_attention": False,
-    "tie_word_embeddings": True,
-}
 COMPILED = "_orig_mod."  # what torch.compile puts before the names
-SIZES = {
-    "n_layer": "n_layer",
-    "n_head": "n_head",
-    "d_model": "n_embd",
-    "vocab_size": "vocab_size",
-    "context": "block_size",
-}
-TABLES = {"wte": "starts.X_0.tokens", "wpe": "starts.X_0.positions", "ln_f": "norm"}
-LAYERS = {
-    "ln_1": "attn.norm",
-    "attn.c_attn": "attn.qkv",
-    "attn.c_proj": "attn.out",
-    "ln_2": "mlp.norm",
-    "mlp.c_fc": "mlp.up",
-    "mlp.c_proj": "mlp.down",
-}
-MASK = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")  # in older files; not weights
-HEAD = "lm_head.weight"
 
 
 def import_gpt2(folder: str | Path) -> YuriiFormer:
@@ -78,7 +53,7 @@ def import_gpt2(folder: str | Path) -> YuriiFormer:
 def read_gpt2(folder: Path) -> Read:
     """The same with its tokeniser: the one in the folder, or GPT-2's where the vocabulary is."""
     data = _read_config(folder)
-    config = _model_config(data, folder / CONFIG)
+    config = gpt2_config(data, folder / CONFIG)
     tensors, weights = _read_weights(folder)
     model = build_gpt2(config, tensors, folder, transposed=True)
     return model, _tokenizer(folder, config), weights
@@ -96,10 +71,9 @@ def read_export(folder: Path) -> Read:
     known = data.get(EXPORTED)
     if not isinstance(known, dict):
         raise ModelFileError(f"{path} has no model's configuration under {EXPORTED!r}")
-    try:
-        model = YuriiFormer(ModelConfig.from_dict(known), seed=None)
-    except (ConfigError, RuleError, TypeError) as error:
-        raise ModelFileError(f"{path}: {error}") from None
+    model = empty_model(known, path)
+    if (folder / WEIGHTS).is_file():
+        check_header(folder / WEIGHTS, model.state_dict(), "model.")
     tensors, weights = _read_weights(folder)
     own = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
     compare_tensors(weights, model.state_dict(), own)
@@ -124,47 +98,14 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise ModelFileError(
             f"{folder} is not a folder of a Hugging Face model: it has no {CONFIG}"
         )
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path} is damaged: {error}") from None
-    if not isinstance(data, dict):
-        raise ModelFileError(f"{path} is not a model's configuration")
-    return data
-
-
-def _model_config(data: dict[str, Any], path: Path) -> ModelConfig:
-    for name, usual in USUAL.items():
-        value = data.get(name, None if name == "model_type" else usual)
-        if value != usual:
-            raise ModelFileError(f"{path}: {name}={value!r} cannot be taken over, only {usual!r}")
-    activation = data.get("activation_function", "gelu_new")
-    if activation not in GELU:
-        raise ModelFileError(
-            f"{path}: activation_function={activation!r} cannot be taken over, only "
-            f"{', '.join(GELU)}"
-        )
-    d_model = data.get("n_embd", 768)
-    if data.get("n_inner") not in (None, 4 * d_model):
-        raise ModelFileError(f"{path}: n_inner={data['n_inner']!r} is not 4 × n_embd={d_model}")
-    return ModelConfig(
-        BASELINE,
-        n_layer=data.get("n_layer", 12),
-        n_head=data.get("n_head", 12),
-        d_model=d_model,
-        vocab_size=data.get("vocab_size", 50257),
-        context=data.get("n_positions", 1024),
-        bias=True,
-        gelu=GELU[activation],
-    )
+    return read_object(path, dict, ModelFileError)
 
 
 def _read_weights(folder: Path) -> tuple[dict[str, Tensor], Path]:
     if (folder / WEIGHTS).is_file():
-        try:
-            return load_file(folder / WEIGHTS), folder / WEIGHTS
-        except (SafetensorError, OSError, ValueError) as error:
-            raise ModelFileError(f"{folder / WEIGHTS} is not a safetensors file: {error}") from None
+        tensors = without_masks(read_tensors(folder / WEIGHTS))
+        check_weights(folder / WEIGHTS, tensors)
+        return tensors, folder / WEIGHTS
     path = folder / PICKLE
     if not path.is_file():
         raise ModelFileError(
@@ -172,8 +113,10 @@ def _read_weights(folder: Path) -> tuple[dict[str, Tensor], Path]:
             "as one first)"
         )
     tensors = read_pickle(path)
-    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
+    if not isinstance(tensors, dict):
         raise ModelFileError(f"{path} is not a table of tensors")
+    tensors = without_masks(tensors)
+    check_weights(path, tensors)
     return tensors, path
 
 
@@ -194,13 +137,14 @@ def read_nanogpt(path: Path) -> Read:
     missing = [name for name in SIZES.values() if name not in arguments]
     if missing:
         raise ModelFileError(f"{path}: its model_args have no {missing[0]!r}")
-    vocabulary = arguments["vocab_size"]
-    config = ModelConfig(
-        BASELINE,
-        **{ours: arguments[theirs] for ours, theirs in SIZES.items()},
-        valid_vocab=GPT2.vocab_size if vocabulary == padded(GPT2.vocab_size) else None,
-        bias=bool(arguments.get("bias", True)),
-    )
+    sizes = {
+        ours: size(f"{path}: {theirs}", arguments[theirs], error=ModelFileError)
+        for ours, theirs in SIZES.items()
+    }
+    padding = sizes["vocab_size"] == padded(GPT2.vocab_size)
+    valid = GPT2.vocab_size if padding else None
+    bias = arguments.get("bias", True) is not False
+    config = checked_config(path, **sizes, valid_vocab=valid, bias=bias)
     model = build_gpt2(config, tensors, path, transposed=False)
     return model, _tokenizer(path, config), path
 
@@ -211,56 +155,10 @@ def _parts(data: Any, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     arguments, tensors = parts
     if not isinstance(arguments, dict) or not isinstance(tensors, dict):
         raise ModelFileError(f"{path} is not a checkpoint of nanoGPT: no 'model' and 'model_args'")
-    if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise ModelFileError(f"{path}: its 'model' holds other things than tensors")
-    return arguments, {name.removeprefix(COMPILED): tensor for name, tensor in tensors.items()}
-
-
-def _own_names(layers: int) -> dict[str, str]:
-    """Our name of each of their tensors."""
-    names = dict(TABLES)
-    for layer in range(layers):
-        names |= {f"h.{layer}.{one}": f"blocks.{layer}.{two}" for one, two in LAYERS.items()}
-    kinds = ("weight", "bias")
-    return {f"{one}.{kind}": f"{other}.{kind}" for one, other in names.items() for kind in kinds}
-
-
-def build_gpt2(
-    config: ModelConfig, tensors: Mapping[str, Tensor], source: Path, *, transposed: bool
-) -> YuriiFormer:
-    """A model of ``config`` with these tensors, all of which must be used.
-
-    ``transposed`` is for Hugging Face's files: the matrices of their linear maps stand (in, out).
-    """
-    table = tensors.get("transformer.wte.weight", tensors.get("wte.weight"))
-    model = YuriiFormer(config, seed=None)
-    names, wanted = _own_names(config.n_layer), model.state_dict()
-    found: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        short = name.removeprefix("transformer.")
-        if MASK.fullmatch(short):
-            continue
-        if short == HEAD:
-            if table is None or not torch.equal(tensor, table):
-                raise ModelFileError(
-                    f"{source}: the output projection is not the token table; a YuriiFormer's is"
-                )
-            continue
-        own = names.get(short)
-        if own is None or own not in wanted:
-            raise ModelFileError(f"{source} holds {name!r}, which GPT-2 of this size does not have")
-        is_map = short.startswith("h.") and tensor.ndim == 2
-        found[own] = (tensor.T if transposed and is_map else tensor).contiguous()
-        if found[own].shape != wanted[own].shape:
-            shapes = f"{tuple(found[own].shape)}, not {tuple(wanted[own].shape)}"
-            raise ModelFileError(f"{source}: {name!r} has shape {shapes}")
-    missing = sorted(wanted.keys() - found.keys())
-    if missing:
-        raise ModelFileError(
-            f"{source} lacks {len(missing)} tensors of its configuration, such as {missing[0]!r}"
-        )
-    model.load_state_dict(found, assign=True)
-    return model.requires_grad_(True)
+    texts = {str(name).removeprefix(COMPILED): tensor for name, tensor in tensors.items()}
+    tensors = without_masks(texts)
+    check_weights(path, tensors)
+    return arguments, tensors
 
 
 def read_pickle(path: Path) -> Any:

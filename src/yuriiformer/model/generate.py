@@ -9,6 +9,7 @@ or without a cache, alone or in a batch.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -60,12 +61,18 @@ class Sampling:
         self, logits: Tensor, texts: Sequence[Sequence[int]], generators: Sequence[torch.Generator]
     ) -> Tensor:
         """One token per row of (batch, vocab); each row has its text and its own generator."""
+        if not torch.isfinite(logits).all():
+            raise InputError(
+                "the model predicts no finite numbers: its weights are damaged, or training "
+                "diverged; take another checkpoint"
+            )
         if self.repetition_penalty != 1:
             logits = self._penalise(logits, texts)
         if self.temperature == 0:
             return logits.argmax(dim=-1)
         logits = logits - logits.amax(dim=-1, keepdim=True)  # so that no temperature overflows
-        probabilities = torch.softmax(self._cut(logits / self.temperature), dim=-1)
+        least = torch.finfo(logits.dtype).tiny  # a smaller number would be rounded to 0
+        probabilities = torch.softmax(self._cut(logits / max(self.temperature, least)), dim=-1)
         rows = zip(probabilities, generators, strict=True)
         return torch.cat([torch.multinomial(row, 1, generator=own) for row, own in rows])
 
@@ -88,17 +95,18 @@ class Sampling:
             ordered, order = logits.sort(dim=-1, descending=True)
             probabilities = torch.softmax(ordered, dim=-1)
             before = probabilities.cumsum(dim=-1) - probabilities  # of the likelier ones
-            cut = torch.zeros_like(logits, dtype=torch.bool).scatter(
-                -1, order, before >= self.top_p
-            )
+            beyond = before >= self.top_p
+            beyond[:, 0] = False  # the likeliest stays, however small top_p is
+            cut = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, beyond)
             logits = logits.masked_fill(cut, -torch.inf)
         return logits
 
 
-def generators(seed: int, rows: int) -> list[torch.Generator]:
+def generators(seed: int, rows: int, first: int = 0) -> list[torch.Generator]:
     """A generator for each row, so that a row's text does not depend on the others. On the CPU: the
     same draws on any device."""
-    return [torch.Generator().manual_seed((seed * 1_000_003 + row) % 2**63) for row in range(rows)]
+    numbers = range(first, first + rows)
+    return [torch.Generator().manual_seed((seed * 1_000_003 + row) % 2**63) for row in numbers]
 
 
 def window_start(length: int, context: int) -> int:
@@ -176,6 +184,7 @@ def stream(
     seed: int = 0,
     end: int | None = None,
     cached: bool = True,
+    first: int = 0,
 ) -> Iterator[list[int | None]]:
     """The tokens that continue each prompt, one of each at a time; None where a row has ended.
 
@@ -185,10 +194,11 @@ def stream(
         seed: the same seed gives the same text; each row has draws of its own.
         end: a row that draws this token (end of text) returns it and ends.
         cached: use a key/value cache; False is for comparison.
+        first: the number of the first row, where others were made before.
     """
     sampling = sampling or Sampling()
     rows = _check(prompts, max_new_tokens, model.config.vocab_size)
-    chances = generators(seed, len(rows))
+    chances = generators(seed, len(rows), first)
     was_training = model.training
     model.eval()
     try:
@@ -209,7 +219,12 @@ def stream(
 
 def _check(prompts: Sequence[Sequence[int]], count: int, vocab_size: int) -> Rows:
     whole_number("max_new_tokens", count, 0, InputError)
-    rows = [[int(token) for token in prompt] for prompt in prompts]
+    try:
+        rows = [[operator.index(token) for token in prompt] for prompt in prompts]
+    except TypeError as error:
+        raise InputError(f"tokens are whole numbers: {error}") from None
+    if not rows:
+        raise InputError("there is no prompt to continue")
     for row in rows:
         if not row:
             raise InputError("a prompt has at least one token")

@@ -19,8 +19,10 @@ from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.model.loss import IGNORE, mean_cross_entropy
 from yuriiformer.model.oracles import oracle_pair
 from yuriiformer.model.parameters import initialize
+from yuriiformer.sizes import check_memory
 
-Watch = Callable[[int, dict[str, Tensor]], Observer]  # (layer, its streams) -> of its steps
+# (layer, its streams) -> who observes its steps, if anybody
+Watch = Callable[[int, dict[str, Tensor]], Observer | None]
 
 
 class Table(nn.Embedding):
@@ -43,6 +45,14 @@ class Tables(nn.Module):
         return start if self.positions is None else start + self.positions(positions)
 
 
+def _check_size(config: ModelConfig) -> None:
+    """That the largest tensors could fit, unless none are made (the meta device, fake tensors)."""
+    probe = torch.empty(0)
+    if type(probe) is Tensor and not probe.is_meta:
+        numbers = (config.vocab_size + 8 * config.n_layer * config.d_model) * config.d_model
+        check_memory(numbers * probe.element_size(), "the model")
+
+
 class YuriiFormer(nn.Module):
     """A decoder-only language model whose blocks run an update rule.
 
@@ -57,6 +67,7 @@ class YuriiFormer(nn.Module):
         self.config = config
         rule, pair = config.rule, oracle_pair(config)
         self.streams = dict(rule.streams)
+        _check_size(config)
         self.starts = nn.ModuleDict(  # starts.V_0 is where the stream V comes from
             {
                 f"{stream}_0": Tables(config, pair.learned_positions)
@@ -108,10 +119,10 @@ class YuriiFormer(nn.Module):
         if self.stream_dtype is not None:
             streams = {name: value.to(self.stream_dtype) for name, value in streams.items()}
         for layer, block in enumerate(self.blocks):
+            observer = None if watch is None else watch(layer, streams)
             if self.recompute and torch.is_grad_enabled():
                 streams = checkpoint(block, streams, context, use_reentrant=False)
                 continue
-            observer = None if watch is None else watch(layer, streams)
             cache = None if caches is None else caches[layer]
             streams = block(streams, context, observer, cache)
         result: Tensor = self.norm(streams["X"].to(self.token_table.dtype))

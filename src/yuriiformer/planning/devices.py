@@ -90,12 +90,17 @@ def find_device(name: str) -> Device:
 
 
 def this_machine(threads: int | None = None, device: torch.device = CPU) -> Device:
-    """Takes about a second."""
+    """Takes about a second, the first time that a process asks."""
+    return _measured(threads or torch.get_num_threads(), device)
+
+
+@cache
+def _measured(threads: int, device: torch.device) -> Device:
     with _threads(threads):
         dtypes = [torch.float32, *([torch.bfloat16] if has_bfloat16(device) else [])]
         rates = {dtype: _product_rate(dtype, device) for dtype in dtypes}
         bandwidth = _bandwidth(device)
-    label = f"this machine's CPU, {threads or torch.get_num_threads()} threads (measured)"
+    label = f"this machine's CPU, {threads} threads (measured)"
     size = memory()
     if device.type == "cuda":
         found = torch.cuda.get_device_properties(device)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from yuriiformer.config import TrainConfig
+from yuriiformer.config import Machine, TrainConfig
 from yuriiformer.costs.op_counter import Watcher
 from yuriiformer.costs.run import count_parameters, stored_bytes
 from yuriiformer.model import loss
@@ -88,7 +88,6 @@ class StepMemory:
         return self.peak - named - (self.passes.kept if self.in_passes else 0.0)
 
 
-@cache
 def simulate_passes(
     config: TrainConfig, micro_batch: int, dtype: torch.dtype, *, accumulates: bool
 ) -> Passes:
@@ -97,6 +96,18 @@ def simulate_passes(
     ``accumulates``: the gradients of earlier micro-batches (or the buckets that several processes
     share) are there already when the forward pass begins.
     """
+    machine = Machine(
+        recompute=config.machine.recompute, stream_precision=config.machine.stream_precision
+    )
+    # All that the passes depend on: configurations that differ in the rest share the simulation.
+    alone = TrainConfig(config.model, machine=machine)
+    return _simulated_passes(alone, micro_batch, dtype, accumulates=accumulates)
+
+
+@cache
+def _simulated_passes(
+    config: TrainConfig, micro_batch: int, dtype: torch.dtype, *, accumulates: bool
+) -> Passes:
     kept = 0
     peaks: list[float] = []
 

@@ -22,7 +22,7 @@ class Column:
     help: str
     numeric: bool = True
     lower_is_better: bool | None = None
-    drop: int = 0  # where a terminal is narrow, columns go from the highest number down; 0 stays
+    drop: int = 0  # where there is little room, columns go from the highest number down; 0 stays
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ResultTable:
 
     def to_payload(self) -> dict[str, Any]:
         """As plain data for a page."""
-        names = ("key", "title", "help", "numeric", "lower_is_better")
+        names = ("key", "title", "help", "numeric", "lower_is_better", "drop")
         columns = [{name: getattr(each, name) for name in names} for each in self.columns]
         rows = []
         for row in self.rows:

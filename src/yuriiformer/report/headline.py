@@ -42,13 +42,14 @@ def headline(comparison: Comparison) -> list[str]:
 
 
 def _first(best: Outcome, comparison: Comparison) -> str:
-    """The arm that ends lowest, and its distance from the baseline."""
-    loss = comparison.primary(best).mean
-    text = f"{best.arm.label} ends lowest: validation loss {loss:.3f} nats per token"
-    difference = best.difference
+    """The arm that ends lowest, and its distance from the baseline; or where the only one ends."""
+    known, difference = comparison.primary(best), best.difference
+    if len(comparison.ranked()) == 1:  # one alone is nobody's lowest
+        seeds = f" (mean of {known.n} seeds)" if known.n > 1 else ""
+        return f"{best.arm.label} ends at validation loss {known.mean:.3f} nats per token{seeds}."
+    text = f"{best.arm.label} ends lowest: validation loss {known.mean:.3f} nats per token"
     if best.arm.slug == comparison.baseline.slug:
-        alone = len(comparison.arms) == 1
-        return f"{text}." if alone else f"{text}; no other arm ends below it."
+        return f"{text}; no other arm ends below it."
     if difference.mean is None:
         return f"{text}."
     where = "below" if difference.mean < 0 else "above"
@@ -131,8 +132,15 @@ arms | Arms | Which arms are compared.
 family | Family | The group of claims that p is corrected for.
 why | Remark | Why it is not decided, or how it is contradicted.
 """
+DROP = {"smallest": 1, "arms": 2, "family": 3}  # the claim says most of it
 COLUMNS = tuple(
-    Column(key, title, words, numeric=key in ("difference", "p", "smallest"))
+    Column(
+        key,
+        title,
+        words,
+        numeric=key in ("difference", "p", "smallest"),
+        drop=DROP.get(key, 0),
+    )
     for key, title, words in (line.split(" | ") for line in HELP.strip().splitlines())
 )
 

@@ -101,8 +101,13 @@ def csv_text(comparison: Comparison) -> str:
     file = io.StringIO()
     writer = csv.DictWriter(file, list(rows[0]) if rows else ["arm"], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows([{name: _cell(value) for name, value in row.items()} for row in rows])
     return file.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """A spreadsheet would run text that begins like a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
 
 
 def _run_row(each: Outcome, run: Run) -> dict[str, Any]:

@@ -11,8 +11,6 @@ safetensors, the rest is JSON.
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +19,25 @@ from typing import Any
 from safetensors import SafetensorError
 
 from yuriiformer.errors import CheckpointError
-from yuriiformer.files import replace_folder, sha256, sha256_of_json, sync, sync_folder, write_json
+from yuriiformer.files import (
+    remove_folder,
+    replace_folder,
+    sha256,
+    sha256_of_json,
+    sync,
+    sync_folder,
+    write_json,
+)
+from yuriiformer.reading import Each, count, file_name, read_object
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+FORM: dict[str, Any] = {
+    "format": int,
+    "about": {"step": count, "val_loss?": (float, None)},
+    "files": Each({"bytes": count, "sha256": str}, key=file_name),
+    "sha256": str,
+}
 LAST, PREVIOUS, BEST, FINAL = "last", "last.previous", "best", "final"
 
 
@@ -50,7 +63,7 @@ def write_checkpoint(
     """
     part = folder.with_name(f"{folder.name}.part")
     try:
-        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
+        remove_folder(part)  # left by a process that was killed
         part.mkdir(parents=True)
         write(part)
         files = {}
@@ -67,7 +80,7 @@ def write_checkpoint(
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"checkpoint {folder} could not be written: {error}") from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        remove_folder(part)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -75,20 +88,14 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     path = folder / MANIFEST
     if not folder.is_dir():
         raise CheckpointError(f"there is no checkpoint {folder}")
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        claimed = manifest.pop("sha256")
-        whole = claimed == sha256_of_json(manifest) and manifest["format"] == FORMAT
-        files = {name: (int(f["bytes"]), str(f["sha256"])) for name, f in manifest["files"].items()}
-        int(manifest["about"]["step"])
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing") from None
-    except (OSError, ValueError, RecursionError, KeyError, AttributeError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged: {error!r:.80}") from None
-    if not whole:
+    if not path.exists():
+        raise CheckpointError(f"{path} is missing")
+    manifest = read_object(path, FORM, CheckpointError)
+    claimed = manifest.pop("sha256")
+    if claimed != sha256_of_json(manifest) or manifest["format"] != FORMAT:
         raise CheckpointError(f"{path} is damaged: its own SHA-256 or format differs")
-    for name, (length, digest) in files.items():
-        file = folder / name
+    for name, known in manifest["files"].items():
+        file, length, digest = folder / name, known["bytes"], known["sha256"]
         if not file.is_file():
             raise CheckpointError(f"{file} is missing")
         size = file.stat().st_size

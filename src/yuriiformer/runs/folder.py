@@ -3,14 +3,53 @@
 from __future__ import annotations
 
 import fcntl
-import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from yuriiformer.errors import RunError
-from yuriiformer.files import write_json
+from yuriiformer.errors import CheckpointError, RunError
+from yuriiformer.files import claim_folder, write_json
+from yuriiformer.reading import Each, count, path_text, read_object, reason
 
 FORMAT = 1
+CONFIG: dict[str, Any] = {  # the form of config.json
+    "format": int,
+    "config": dict,
+    "data": {
+        "folder": path_text,
+        "train_tokens?": count,
+        "val_tokens?": count,
+        "train_sha256?": str,
+        "val_sha256?": str,
+        "tokenizer?": str,
+    },
+    "resolved": dict,
+    "plan?": Each((int, float, None)),
+    "versions?": Each(str),
+    "init?": {  # the model that the run began from
+        "path": path_text,
+        "model": {"sha256": str},
+        "rule": dict,
+        "taken?": [str],
+        "partly?": Each(count),
+        "new?": [str],
+        "left?": [str],
+        "coefficients?": Each(float),
+        "remarks?": [str],
+        "loss_before?": (float, None),
+    },
+    "changes?": [{"step": count, "fields": Each(list)}],
+}
+
+
+def _begun(folder: Path) -> bool:
+    """Whether a folder holds a run, or one that was stopped before it wrote its configuration."""
+    if (folder / "config.json").is_file():
+        return True
+    names = {path.name for path in folder.iterdir()}
+    stopped = names <= {".lock", "checkpoints", "config.json.part"} and ".lock" in names
+    return stopped and not any((folder / "checkpoints").glob("*"))
 
 
 class RunFolder:
@@ -24,6 +63,7 @@ class RunFolder:
         self.tensorboard = self.path / "tensorboard"
         self.nonfinite_file = self.path / "nonfinite.json"
         self._lock: IO[bytes] | None = None
+        self._config: dict[str, Any] | None = None  # what config.json says, once it was read
 
     @property
     def exists(self) -> bool:
@@ -39,8 +79,9 @@ class RunFolder:
 
     def take(self, *, resume: bool, job: str = "") -> None:
         """Make the folder this process's own: nobody else may train into it."""
-        if self.path.exists() and not self.path.is_dir():
-            raise RunError(f"{self.path} is a file: choose another --out")
+        claim_folder(self.path, _begun, "a run")
+        if self.exists:
+            self.read_config()  # another program's config.json, perhaps
         if self.exists and not resume:
             raise RunError(
                 f"{self.path} holds a run already: add --resume to resume it, or choose "
@@ -48,7 +89,8 @@ class RunFolder:
             )
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / ".lock").open("ab")
+            handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            self._lock = os.fdopen(handle, "r+b")
         except OSError as error:
             raise RunError(f"{self.path} cannot be written: {error}") from None
         try:
@@ -79,23 +121,28 @@ class RunFolder:
             self._lock = None
 
     def write_config(self, data: dict[str, Any]) -> None:
-        write_json(self.config_file, {**data, "format": FORMAT})
+        self._config = {**data, "format": FORMAT}
+        write_json(self.config_file, self._config)
+
+    def put_back(self, say: Callable[[str], None]) -> None:
+        """Make the folder of a run under way again, if somebody moved or removed it, so that what
+        it learned is not lost."""
+        if self._config is None or self.config_file.exists():
+            return
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_json(self.config_file, self._config)
+        except OSError as error:
+            raise CheckpointError(f"{self.path} cannot be written: {reason(error)}") from None
+        say(f"{self.path} was moved or removed while it trained: it is made again, and saved into")
 
     def read_config(self) -> dict[str, Any]:
         if not self.exists:
             raise RunError(f"no run in {str(self.path)!r}: it has no config.json")
-        try:
-            data = json.loads(self.config_file.read_text(encoding="utf-8"))
-            if data["format"] != FORMAT:
-                raise RunError(
-                    f"{self.config_file} has format {data['format']!r}; this version reads {FORMAT}"
-                )
-            for part in ("config", "data", "resolved"):
-                if not isinstance(data[part], dict):
-                    raise TypeError(f"{part} is {data[part]!r:.40}")
-            Path(data["data"]["folder"])
-        except RunError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise RunError(f"{self.config_file} is damaged: {error!r:.80}") from None
-        return dict(data)
+        data = read_object(self.config_file, CONFIG, RunError)
+        if data["format"] != FORMAT:
+            raise RunError(
+                f"{self.config_file} has format {data['format']!r}; this version reads {FORMAT}"
+            )
+        self._config = data
+        return data

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class LoadedModel:
     checkpoint: Checkpoint | None = None
     saved: dict[str, Any] = field(default_factory=dict, repr=False)
     remarks: Sequence[str] = ()
+    asked: str = ""  # what was asked for: a whole path, or a name on the hub
 
     @cached_property
     def about(self) -> dict[str, Any]:
@@ -193,8 +194,8 @@ def open_model(
             raise DataError(f"--data: there is no folder {str(place)!r}")
     path = Path(path)
     if not path.exists():
-        return _with(_from_hub(path), data, checkpoint, device)
-    return _with(path, data, checkpoint, device)
+        return replace(_with(_from_hub(path), data, checkpoint, device), asked=path.as_posix())
+    return replace(_with(path, data, checkpoint, device), asked=str(path.absolute()))
 
 
 def _with(

@@ -18,8 +18,18 @@ from numpy.typing import NDArray
 from yuriiformer.display.curves import Floats
 from yuriiformer.errors import CheckpointError, RunError
 from yuriiformer.files import write_text
+from yuriiformer.reading import Each, count, number_or_text, problem_of, reason
 
 Record = dict[str, Any]
+RECORD: dict[str, Any] = {  # the form of a line
+    "step": count,
+    "loss?": number_or_text,
+    "val_loss?": number_or_text,
+    "exact_loss?": number_or_text,
+    "lr?": Each(number_or_text),
+    "timing?": Each(number_or_text),
+    "coefficients?": Each([number_or_text]),
+}
 
 
 class MetricsFile:
@@ -74,34 +84,48 @@ def read_metrics(path: Path) -> list[Record]:
     return [record for record, _ in _records(path)]
 
 
-def cut_metrics(path: Path, step: int) -> None:
-    """Keep the records up to a step, which the run will resume from."""
-    if path.exists():
-        kept = [line for record, line in _records(path) if record["step"] <= step]
-        write_text(path, "".join(kept))
+def cut_metrics(path: Path, step: int) -> list[int]:
+    """Keep the records up to a step, which the run will resume from. Lines that are damaged are
+    left out: their numbers are returned."""
+    if not path.exists():
+        return []
+    damaged: list[int] = []
+    kept = [line for record, line in _records(path, damaged) if record["step"] <= step]
+    write_text(path, "".join(kept))
+    return damaged
 
 
-def _records(path: Path) -> Iterator[tuple[Record, str]]:
-    """One at a time, with their lines."""
-    damaged = None
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            if damaged is not None:
-                raise RunError(f"{path}, line {damaged} is not a record: the file is damaged")
-            record = _record(line)
-            if record is None:
-                damaged = number  # allowed for the last line: the process was killed
-            elif line.endswith("\n"):  # or complete JSON, but killed before the line end
-                yield record, line
+def _records(path: Path, damaged: list[int] | None = None) -> Iterator[tuple[Record, str]]:
+    """One at a time, with their lines. A damaged line is an error, unless a list is given for their
+    numbers; the last line may be: the process was killed."""
+    wrong = None
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            for number, line in enumerate(file, 1):
+                if wrong is not None and damaged is None:
+                    raise RunError(
+                        f"{path}, line {wrong} is damaged: 'yurii train --resume' leaves it out, "
+                        "or remove that line"
+                    )
+                if wrong is not None and damaged is not None:
+                    damaged.append(wrong)
+                record, wrong = _record(line), None
+                if record is None:
+                    wrong = number
+                elif line.endswith("\n"):  # not complete JSON that was cut before the line end
+                    yield record, line
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {reason(error)}") from None
 
 
 def _record(line: str | bytes) -> Record | None:
     """What a line holds; None if that is no record."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+    known = isinstance(record, dict) and not problem_of(record, RECORD)
+    return record if known else None
 
 
 class MetricsTail:
@@ -170,8 +194,7 @@ def read_curves(path: Path) -> Curves:
             exact = (step, _number(record["exact_loss"]))
         if record.get("coefficients"):
             parts = record["coefficients"].items()
-            lists = {name: part for name, part in parts if isinstance(part, list)}
-            numbers = {name: [*map(_number, part)] for name, part in lists.items()}
+            numbers = {name: [*map(_number, part)] for name, part in parts}
             coefficients.append((step, numbers))
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)
     val = np.array(validations, dtype=np.float64).reshape(-1, 2)

@@ -18,11 +18,18 @@ from yuriiformer.config import TrainConfig
 from yuriiformer.errors import RunError, YuriiError
 from yuriiformer.files import read_json
 from yuriiformer.methods.rule import Rule
+from yuriiformer.reading import count, plain_text, problem_of
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Curves, read_curves
 
 Status = Literal["finished", "unfinished", "failed"]
 SAMPLES = "samples.json"
+SAMPLES_FORM: dict[str, Any] = {
+    "samples": [{"prompt": str, "text": str}],
+    "checkpoint": plain_text,
+    "step": count,
+    "settings": {"temperature": float, "top_k": (count, None), "seed": int},
+}
 METRICS = ("acc_norm", "acc", "exact_match")  # shares; the first that a task has
 
 
@@ -153,7 +160,8 @@ def read_run(folder: Path, failure: str | None = None) -> Run:
     saved = place.read_config()
     if failure is None and place.nonfinite_file.exists():
         step = read_json(place.nonfinite_file).get("step")
-        failure = "a step was not finite" if step is None else f"step {step} was not finite"
+        known = isinstance(step, int)
+        failure = f"step {step} was not finite" if known else "a step was not finite"
     return Run(
         folder,
         with_all_fields(saved, place.config_file),
@@ -168,15 +176,15 @@ def with_all_fields(saved: dict[str, Any], source: Path) -> dict[str, Any]:
     """The content of ``config.json``, with defaults for fields that are newer than it."""
     try:
         config = TrainConfig.from_dict(saved["config"])
-    except (YuriiError, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{source} is damaged: {error!r:.80}") from None
+    except YuriiError as error:
+        raise RunError(f"{source} is damaged: {error}") from None
     return {**saved, "config": config.to_dict()}
 
 
 def read_samples(folder: Path) -> dict[str, Any] | None:
     """The samples kept in a run's folder."""
     data = read_json(folder / SAMPLES)
-    return data if isinstance(data.get("samples"), list) else None
+    return None if problem_of(data, SAMPLES_FORM) else data
 
 
 @dataclass(frozen=True)
@@ -237,5 +245,5 @@ def _read_score(run: Path, path: Path) -> TaskScore | None:
             items,
             None if items == there else items,
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None

@@ -80,7 +80,9 @@ def open_journal(
     """From where the run stands; records of steps that will be done again are dropped."""
     begun = state.step > 0 or state.pending is not None
     # The record of a step whose validation was cut short has not been written.
-    cut_metrics(folder.metrics_file, state.step - (state.pending is not None) if begun else -1)
+    last = state.step - (state.pending is not None) if begun else -1
+    for line in cut_metrics(folder.metrics_file, last):
+        say(f"note: {folder.metrics_file}, line {line} was damaged and is left out")
     told: list[Listener] = []
     if config.output.tensorboard:
         try:

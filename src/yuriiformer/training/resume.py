@@ -3,50 +3,106 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from yuriiformer.config import PARTS, TrainConfig, differences
+from yuriiformer.config import PARTS, TrainConfig, differences, is_whole
 from yuriiformer.errors import ConfigError, RunError, did_you_mean
+from yuriiformer.files import read_json
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.runs.checkpoint import LAST, Checkpoint, newest_whole
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.training.journal import Say
-from yuriiformer.training.state import versions
+from yuriiformer.training.state import STATE, versions
+
+MODEL = [each.name for each in fields(ModelConfig)]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Where a run resumes (None: it begins), and what its ``config.json`` says from then on, if
+    that changes: written only once the checkpoint has been loaded."""
+
+    checkpoint: Checkpoint | None = None
+    config: dict[str, Any] | None = None
 
 
 def open_run(
     folder: RunFolder, now: dict[str, Any], allow_changed: Sequence[str], say: Say
-) -> Checkpoint | None:
+) -> Opened:
     """Begin a run's folder, or find where to resume; refuses what would be another run.
 
     ``now`` is what ``config.json`` would say of the run as it is asked for.
     """
     if not folder.exists:
         folder.write_config({**now, "versions": versions()})
-        return None
+        return Opened()
     saved = folder.read_config()
     changes = _changes(saved, now["config"], now["data"])
-    unwanted = [name for name in changes if name not in allow_changed]
-    if unwanted:
-        pairs = [(name, *map(_show, changes[name])) for name in unwanted]
-        words = ", ".join(f"{name} {before} -> {after}" for name, before, after in pairs)
-        raise RunError(
-            f"{folder.path} was begun with another configuration: {words}. Give the same, or allow "
-            f"it with --allow-changed {' '.join(unwanted)}"
-        )
+    _check_changes(folder, changes, allow_changed)
     elsewhere = differences({"": saved["resolved"]}, {"": now["resolved"]})
     for name, (before, after) in elsewhere.items():
         say(f"note: {name} was {before} and is now {after}: numbers agree up to rounding")
     checkpoint = _newest(folder, say)
+    if checkpoint is not None:
+        _check_edited(folder, saved, checkpoint, allow_changed)
     changes |= elsewhere
-    if changes:
-        step = checkpoint.step if checkpoint else 0
-        entry = {"step": step, "fields": {name: list(change) for name, change in changes.items()}}
-        folder.write_config({**saved, **now, "changes": [*saved.get("changes", []), entry]})
-    return checkpoint
+    if not changes:
+        return Opened(checkpoint)
+    step = checkpoint.step if checkpoint else 0
+    entry = {"step": step, "fields": {name: list(change) for name, change in changes.items()}}
+    return Opened(checkpoint, {**saved, **now, "changes": [*saved.get("changes", []), entry]})
+
+
+def _check_changes(
+    folder: RunFolder, changes: Mapping[str, tuple[Any, Any]], allow_changed: Sequence[str]
+) -> None:
+    """That no field differs but those that may; fields of the model never may, because the
+    checkpoint holds the other model."""
+    unwanted = [name for name in changes if name not in allow_changed or name in MODEL]
+    if not unwanted:
+        return
+    words = ", ".join(_show(name, *changes[name]) for name in unwanted)
+    fixed = [name for name in unwanted if name in MODEL]
+    remedy = f"Give the same, or allow it with --allow-changed {' '.join(unwanted)}"
+    if fixed:
+        remedy = (
+            f"The checkpoints hold the other model: give the same {', '.join(fixed)}, or choose "
+            "another --out"
+        )
+    raise RunError(f"{folder.path} was begun with another configuration: {words}. {remedy}")
+
+
+def _check_edited(
+    folder: RunFolder, saved: dict[str, Any], checkpoint: Checkpoint, allow_changed: Sequence[str]
+) -> None:
+    """That ``config.json`` says what the checkpoint was trained with. What was changed on purpose
+    since the checkpoint stands in its list of changes."""
+    trained = read_json(checkpoint.folder / STATE).get("config")
+    if not isinstance(trained, dict) or not is_whole(trained):
+        return
+    try:
+        before = TrainConfig.from_dict({name: trained[name] for name in ("model", *PARTS)})
+    except ConfigError:
+        return  # of an older version
+    after = TrainConfig.from_dict(saved["config"])
+    meant = {
+        name
+        for entry in saved.get("changes", [])
+        if entry["step"] >= checkpoint.step
+        for name in entry["fields"]
+    }
+    found = _differences(before.to_dict(), after.to_dict())
+    edited = {n: pair for n, pair in found.items() if n not in meant and n not in allow_changed}
+    if edited:
+        words = ", ".join(_show(name, *pair) for name, pair in edited.items())
+        raise RunError(
+            f"{folder.config_file} was edited: the checkpoint of step {checkpoint.step} was "
+            f"trained with another configuration ({words}). Put it back, or allow it with "
+            f"--allow-changed {' '.join(edited)}"
+        )
 
 
 def _newest(folder: RunFolder, say: Say) -> Checkpoint | None:
@@ -73,12 +129,17 @@ def _changes(
 ) -> dict[str, tuple[Any, Any]]:
     """Fields that can change a number and differ."""
     before = TrainConfig.from_dict(saved["config"]).to_dict()  # with fields that are new since
-    numbers = [{k: v for k, v in each.items() if k != "output"} for each in (before, now)]
-    found = differences(*numbers)
+    found = _differences(before, now)
     for name, (before, after) in differences({"": saved["data"]}, {"": identity}).items():
         if name != "folder":  # the same data may have moved
             found[name] = (before, after)
     return found
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Fields that differ, what a run writes aside."""
+    one, two = ({k: v for k, v in each.items() if k != "output"} for each in (before, after))
+    return differences(one, two)
 
 
 def check_changed(names: Sequence[str]) -> None:
@@ -91,10 +152,24 @@ def check_changed(names: Sequence[str]) -> None:
             raise ConfigError(f"--allow-changed: unknown field {name!r}{did_you_mean(name, known)}")
 
 
-def _show(value: Any) -> str:
-    if isinstance(value, dict) and "name" in value:  # a rule
-        return str(value["name"])
-    return str(value) if len(str(value)) < 40 else f"{str(value)[:37]}..."
+def _show(name: str, before: Any, after: Any) -> str:
+    """What changed, in words; of a rule that kept its name, what in it did."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        if before.get("name") != after.get("name"):
+            return f"{name} {before.get('name')} -> {after.get('name')}"
+        parts = [key for key in before if before[key] != after.get(key)]
+        inner = [_show(key, _flat(before[key]), _flat(after.get(key))) for key in parts]
+        return f"{name} {before.get('name')} ({', '.join(inner)})"
+    return f"{name} {_short(before)} -> {_short(after)}"
+
+
+def _flat(value: Any) -> Any:
+    """Equations on one line, a table as its text."""
+    return "; ".join(value.splitlines()) if isinstance(value, str) else str(value)
+
+
+def _short(value: Any) -> str:
+    return str(value) if len(str(value)) < 80 else f"{str(value)[:77]}..."
 
 
 def stored_config(out: Path) -> TrainConfig:

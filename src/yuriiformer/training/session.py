@@ -19,13 +19,26 @@ from yuriiformer.costs.run import RunCosts, run_costs
 from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import GPT2, Tokenizer, padded
 from yuriiformer.errors import ConfigError
-from yuriiformer.model.device import compute_dtype
-from yuriiformer.runs.checkpoint import Checkpoint
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.model.device import autocast, compute_dtype
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.takeover import check_fits, take_over
 from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.loading import LoadedModel
+from yuriiformer.training.initial import (
+    INIT,
+    Initial,
+    Jump,
+    check_tokens,
+    describe,
+    find_source,
+    source_windows,
+    vocabulary_of,
+)
 from yuriiformer.training.journal import Journal, Listener, Say, open_journal, saturated
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
-from yuriiformer.training.resume import check_changed, open_run
+from yuriiformer.training.resume import Opened, check_changed, open_run
 from yuriiformer.training.state import Saver, State, check_space, restore, seed_generators
 from yuriiformer.training.step import Batches, build_model
 from yuriiformer.training.stop import Stopper
@@ -75,10 +88,16 @@ class Setting:
         }
 
 
-def resolve(config: TrainConfig, data: str | Path) -> Setting:
-    """Open the data, find the processes and the device; whatever cannot work is said here."""
+def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = None) -> Setting:
+    """Open the data, find the processes and the device; whatever cannot work is said here.
+
+    ``like`` is the model whose vocabulary the run keeps; if not given, it is the data's.
+    """
     store = TokenStore.open(data)
-    config = fill_vocabulary(config, store)
+    if like is None:
+        config = fill_vocabulary(config, store)
+    else:
+        config = config.with_(vocab_size=like.vocab_size, valid_vocab=like.valid_vocab)
     processes = find_processes(config.machine.device)
     batches = Batches(store, config, processes)
     dtype = compute_dtype(config.machine.precision, processes.device)
@@ -118,6 +137,7 @@ class Result:
     state: State
     saturated: list[str]
     leads: bool  # whether this process is the one that speaks
+    initial: Initial | None = None  # what came over from the model that the run began from
 
 
 def train(
@@ -127,6 +147,7 @@ def train(
     *,
     resume: bool = False,
     allow_changed: Sequence[str] = (),
+    init_from: str | Path | LoadedModel | None = None,
     listener: MakeListener | None = None,
     say: Say = lambda text: None,
 ) -> Result:
@@ -138,29 +159,78 @@ def train(
         out: the run's folder.
         resume: resume the run in ``out``; if there is none, begin it.
         allow_changed: fields that may differ from those the run was begun with.
+        init_from: a model (see `open_model`) whose weights the run begins with, as far as names
+            and shapes are the same; the result's ``initial`` tells which.
         listener: makes one more listener to the run's records (the leading process only).
         say: where remarks go (the leading process only).
     """
     check_changed(allow_changed)
     if config.output.wandb is not None and find_spec("wandb") is None:
         raise ConfigError("--wandb needs its package: pip install wandb")
-    here = resolve(config, data)
-    processes = here.processes
-    speak = say if processes.leads else lambda text: None
     folder = RunFolder(out)
     resume = resume or (restarted() and folder.begun_by(job()))
+    source = find_source(folder, init_from, resume=resume)
+    here = resolve(config, data, vocabulary_of(folder, source, resume=resume))
+    processes = here.processes
+    speak = say if processes.leads else lambda text: None
+    if source is not None:
+        check_tokens(here.store, source)
+        check_fits(here.config.model, source.model.config)
     with Stopper(speak) as stopper, _settled(here), closing(folder):
-        checkpoint = processes.led(lambda: _begin(here, folder, resume, allow_changed, speak))
-        trainer = _trainer(here, folder, checkpoint, stopper, speak, listener)
+        told = {} if source is None else {INIT: describe(source)}
+        opened = processes.led(lambda: _begin(here, folder, told, resume, allow_changed, speak))
+        model = build_model(here.config, here.config.recipe.seed).to(processes.device)
+        initial = None if source is None else _take_over(here, folder, model, source, speak)
+        trainer = _trainer(here, folder, model, opened or Opened(), stopper, speak, listener)
         with closing(trainer.journal):
+            if initial is not None:
+                trainer.journal.told.append(Jump(initial.loss_before, speak))
+                trainer.save(hard=True)  # from now on the run does not need the other model
             outcome = trainer.run()
-        return Result(outcome, trainer.state, saturated(trainer.model), processes.leads)
+        return Result(outcome, trainer.state, saturated(model), processes.leads, initial)
+
+
+def _take_over(
+    here: Setting, folder: RunFolder, model: YuriiFormer, source: LoadedModel, say: Say
+) -> Initial:
+    """Begin with the weights of another model; ``config.json`` and the user are told what came."""
+    initial = Initial(str(source.path), take_over(model, source.model), _loss_before(here, source))
+    say(f"weights of {source.path} ({source.rule.name}):")
+    for line in initial.taken_over.lines():
+        say(line)
+    if here.processes.leads:
+        saved = folder.read_config()
+        more = {**initial.taken_over.to_dict(), "loss_before": initial.loss_before}
+        folder.write_config({**saved, INIT: {**saved[INIT], **more}})
+    return initial
+
+
+def _loss_before(here: Setting, source: LoadedModel) -> float | None:
+    """What the run's validation says of the other model (all processes wait for the first)."""
+    windows = source_windows(here.config, here.store, source)
+
+    def loss() -> float | None:
+        if windows is None:
+            return None
+        device = here.processes.device
+        with autocast(here.dtype, device):
+            return windows.loss(source.model.to(device), batch=here.config.machine.micro_batch).mean
+
+    before: float | None = here.processes.share(here.processes.led(loss))
+    return before
 
 
 def _begin(
-    here: Setting, folder: RunFolder, resume: bool, allow_changed: Sequence[str], say: Say
-) -> Checkpoint | None:
-    """Take the folder; the checkpoint to resume from, if there is one."""
+    here: Setting,
+    folder: RunFolder,
+    told: dict[str, Any],
+    resume: bool,
+    allow_changed: Sequence[str],
+    say: Say,
+) -> Opened:
+    """Take the folder; the checkpoint to resume from, if there is one. ``told`` is what
+    ``config.json`` tells besides of a run that begins."""
+    here.store.check_unchanged()
     folder.take(resume=resume, job=job())
     costs = here.costs
     check_space(folder.checkpoints, costs.weights + costs.optimizer, costs.weights)
@@ -169,6 +239,7 @@ def _begin(
         "data": {**here.store.identity, "folder": os.path.abspath(here.store.folder)},
         "resolved": here.resolved,
         "plan": asdict(costs),
+        **told,
     }
     return open_run(folder, now, allow_changed, say)
 
@@ -176,23 +247,25 @@ def _begin(
 def _trainer(
     here: Setting,
     folder: RunFolder,
-    checkpoint: Checkpoint | None,
+    model: YuriiFormer,
+    opened: Opened,
     stopper: Stopper,
     say: Say,
     make_listener: MakeListener | None,
 ) -> Trainer:
     """At the beginning of the run, or where the leading process's checkpoint left it."""
     config, processes, resolved = here.config, here.processes, here.resolved
-    model = build_model(config, config.recipe.seed).to(processes.device)
     optimizer = Optimizer(model, config.recipe, here.dtype, processes.group)
     state = State()
-    if processes.share(checkpoint is not None):
-        state = restore(checkpoint, model, optimizer, processes, config.recipe.seed)
+    if processes.share(opened.checkpoint is not None):
+        state = restore(opened.checkpoint, model, optimizer, processes, config.recipe.seed)
         say(f"resuming from step {state.step}")
     if resolved["compiled"]:
         model.compile_blocks()
 
     def journal() -> Journal:
+        if opened.config is not None:
+            folder.write_config(opened.config)
         extra = [] if make_listener is None else [make_listener(config, here.costs, state)]
         return open_journal(folder, config, state, say, extra)
 

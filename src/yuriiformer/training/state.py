@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import random
 import shutil
@@ -18,16 +17,26 @@ from safetensors.torch import load_file, save_file
 
 import yuriiformer
 from yuriiformer.data.tokenizers import Tokenizer
-from yuriiformer.errors import CheckpointError, ConfigError, one_line
+from yuriiformer.errors import CheckpointError, ConfigError, YuriiError, one_line
 from yuriiformer.files import in_bytes, write_json
-from yuriiformer.model.files import WEIGHTS, write_model
+from yuriiformer.model.files import WEIGHTS, compare_tensors, write_model
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.parameters import tensor_seed
+from yuriiformer.reading import count, read_object, reason
 from yuriiformer.runs.checkpoint import LAST, PREVIOUS, Checkpoint, write_checkpoint
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+FORM: dict[str, Any] = {  # of state.json
+    "step": count,
+    "best_loss": (float, None),
+    "best_step": (count, None),
+    "skipped": count,
+    "seconds": float,
+    "pending": ({"step": count}, None),
+    "generators": [{"python": list, "numpy": list, "torch": str}],
+}
 MARGIN = 64 * 2**20  # bytes left free beside what is written
 
 
@@ -142,7 +151,11 @@ class Saver:
     ) -> None:
         # Check before writing: a full disk can fail in other ways.
         need = self.bytes_needed()[0 if name == LAST else 1]
-        free = shutil.disk_usage(self.folder).free
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have moved the run
+            free = shutil.disk_usage(self.folder).free
+        except OSError as error:
+            raise CheckpointError(f"{self.folder} cannot be written: {reason(error)}") from None
         if free < need + MARGIN:
             raise CheckpointError(
                 f"too little disk for the checkpoint {self.folder / name}: it needs "
@@ -163,9 +176,12 @@ class Saver:
 def check_space(folder: Path, whole: int, model: int) -> None:
     """That a run's checkpoints fit: three to resume from (one of them being written), two models
     and one being written."""
-    have = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    try:
+        have = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be read: {reason(error)}") from None
     need = 3 * whole + 3 * model - have
-    free = shutil.disk_usage(folder).free
     if free < need + MARGIN:
         raise CheckpointError(
             f"too little disk for the checkpoints of this run: {folder} needs {in_bytes(need)} "
@@ -187,8 +203,11 @@ def restore(
         assert checkpoint is not None
         folder = checkpoint.folder
         try:
-            saved = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            saved = read_object(folder / STATE, FORM, CheckpointError)
             weights, moments = load_file(folder / WEIGHTS), load_file(folder / OPTIMIZER)
+            compare_tensors(folder / WEIGHTS, model.state_dict(), weights)
+        except YuriiError as error:
+            raise CheckpointError(str(error)) from None
         except Exception as error:
             raise CheckpointError(f"{folder} cannot be read: {one_line(error):.160}") from None
     saved = processes.share(saved)
@@ -201,7 +220,7 @@ def restore(
         else:  # more processes than before: new ones start from the step they join at
             seed_generators(seed + saved["step"], processes.rank)
         return State(**{each.name: saved[each.name] for each in fields(State)})
-    except (ConfigError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (ConfigError, LookupError, TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise CheckpointError(
             f"the checkpoint to resume from is not of this model: {one_line(error):.160}"
         ) from None

@@ -17,7 +17,7 @@ from yuriiformer.evaluation.validation import own_devices, total_loss
 from yuriiformer.files import write_json
 from yuriiformer.model.device import autocast
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.runs.checkpoint import BEST, FINAL, read_checkpoint
+from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, read_checkpoint
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.metrics import Record
 from yuriiformer.training.journal import Journal, coefficient_record
@@ -60,8 +60,8 @@ class Trainer:
             if not self._conclude(record) or stop:
                 return self._stop()
             if self.state.step % self.config.output.save_every == 0 and self.state.step < steps:
-                self._save(hard=False)
-        self._save(hard=True)
+                self.save(hard=False)
+        self.save(hard=True)
         self.saver.save_model(FINAL, self.state.step, None)
         self.processes.wait()
         return "finished"
@@ -180,7 +180,7 @@ class Trainer:
                 self._report({"validation": True, "step": step, "rule": rule, "loss": str(loss)})
                 raise NonFiniteError(
                     f"the validation loss after step {step} is {loss} (rule {rule!r}): a lower "
-                    "learning rate may help; checkpoints/last is intact"
+                    f"learning rate may help; {self._intact}"
                 )
             return
         if self.state.best_loss is None or loss < self.state.best_loss:
@@ -211,9 +211,14 @@ class Trainer:
             return
         raise NonFiniteError(
             f"step {step} of rule {rule!r} is not finite: {what}. The batch's positions are in "
-            f"{self.folder.nonfinite_file}; checkpoints/last is intact. A lower learning rate "
+            f"{self.folder.nonfinite_file}; {self._intact}. A lower learning rate "
             "may help, or --on-nonfinite skip"
         )
+
+    @property
+    def _intact(self) -> str:
+        saved = (self.folder.checkpoints / LAST).is_dir()
+        return "checkpoints/last is intact" if saved else "no checkpoint was saved before it"
 
     def _report(self, report: dict[str, Any]) -> None:
         if self.processes.leads:
@@ -222,10 +227,12 @@ class Trainer:
             except OSError as error:
                 self.journal.say(f"{self.folder.nonfinite_file} could not be written: {error}")
 
-    def _save(self, *, hard: bool) -> None:
+    def save(self, *, hard: bool) -> None:
         """A checkpoint to resume from. If it cannot be written the earlier one stands, and a run in
         mid-course continues; at the end (``hard``) the error is the run's."""
         try:
+            if self.processes.leads:
+                self.folder.put_back(self.journal.say)
             self.saver.save_last(self.state, self.journal.sync)
         except CheckpointError as error:
             if hard:
@@ -233,6 +240,6 @@ class Trainer:
             self.journal.say(f"{error}; the checkpoint before it stands, and training continues")
 
     def _stop(self) -> Outcome:
-        self._save(hard=True)
+        self.save(hard=True)
         self.processes.wait()
         return "stopped"

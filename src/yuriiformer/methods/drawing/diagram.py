@@ -17,6 +17,7 @@ from yuriiformer.methods.rule import Rule
 SPACING = 1.35  # between lanes
 RADIUS = 0.14  # of a ⊕
 STREAM_COLOURS = {"X": INK, "V": "#0072B2"}  # Okabe and Ito's palette: safe for all eyes
+MOST_PIXELS = 20_000  # of a side
 OTHER_STREAM = "#AA5A88"
 FILL = {
     "attn": "#F6C98F",
@@ -32,7 +33,9 @@ def draw_rule(rule: Rule, path: str | Path) -> Path:
     path = Path(path)
     if not path.parent.is_dir():
         raise YuriiError(f"{str(path)!r}: no folder {str(path.parent)!r}; make it first")
-    return save_figure(draw(lay_out(rule)), path, dpi=200, bbox_inches="tight")
+    figure = draw(lay_out(rule))
+    dpi = min(200.0, MOST_PIXELS / max(figure.get_size_inches()))  # of a very long rule: fewer
+    return save_figure(figure, path, dpi=dpi, bbox_inches="tight")
 
 
 def draw(diagram: Diagram) -> Figure:

@@ -17,7 +17,7 @@ const reportResults = ({ payload }) => {
     const arm = arms.get(row.arm);
     const cells = columns.map((column, i) => {
       const cell = row.cells[column.key] || { text: "", value: null };
-      const attributes = { class: column.numeric ? "number" : null, title: cell.help || null };
+      const attributes = { class: column.numeric ? "number" : "words", title: cell.help || null };
       const text = cell.bold ? el("strong", {}, cell.text) : cell.text;
       return i ? el("td", attributes, text) : el("th", { ...attributes, scope: "row" },
         el("div", { class: "arm-name" }, arm ? sample(arm.style) : null, el("span", {}, text,
@@ -55,11 +55,78 @@ const reportResults = ({ payload }) => {
     body.append(...nodes.values());
     const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
       el("table", {}, el("thead", {}, el("tr", {}, head)), body));
-    new ResizeObserver(() => {
-      box.classList.toggle("wide", box.scrollWidth > box.clientWidth);
+    return fitted(box, columns, head, caption);
+  }
+
+  /** The table shows the columns that its width has room for, the most important ones first; a
+   * chooser has the others. Where it scrolls, it says so. */
+  function fitted(box, columns, head, caption) {
+    let chosen = null, width = 0; // the columns that were asked for; null: those that fit
+    const optional = columns.filter((column) => column.drop);
+    const hint = el("p", { class: "note hint" }, "Scroll the table sideways for more →");
+    const frame = el("div", { class: "table" }, box);
+    const shown = (column) => !head[columns.indexOf(column)].hidden;
+    const show = (wanted) => columns.forEach((column, i) => {
+      for (const row of box.querySelectorAll("tr")) row.children[i].hidden = !wanted.has(column);
+    });
+    const fit = () => {
+      show(new Set(columns));
+      const widths = new Map(columns.map((column, i) =>
+        [column, head[i].getBoundingClientRect().width]));
+      const wanted = new Set(columns.filter((column) => !column.drop));
+      let room = box.clientWidth - 2; // the browser rounds widths
+      for (const column of wanted) room -= widths.get(column);
+      for (const column of [...optional].sort((a, b) => a.drop - b.drop)) {
+        if (widths.get(column) > room) continue;
+        room -= widths.get(column);
+        wanted.add(column);
+      }
+      show(wanted);
+    };
+    const edges = () => {
+      const wide = box.scrollWidth > box.clientWidth;
+      box.classList.toggle("wide", wide);
       box.style.scrollPaddingLeft = `${head[0].offsetWidth}px`;
+      const more = box.scrollLeft + box.clientWidth < box.scrollWidth - 1;
+      frame.classList.toggle("more", more);
+      hint.hidden = !wide;
+    };
+    const [picker, mark] = chooser(optional, shown, caption, (wanted) => {
+      chosen = wanted && new Set(columns.filter((each) => !each.drop || wanted.has(each)));
+      update();
+    });
+    const update = () => {
+      if (chosen) show(chosen); else fit();
+      mark();
+      edges();
+    };
+    box.addEventListener("scroll", edges, { passive: true });
+    new ResizeObserver(() => {
+      if (box.clientWidth === width) return edges();
+      width = box.clientWidth;
+      return update();
     }).observe(box);
-    return box;
+    return el("div", {}, picker, hint, frame);
+  }
+
+  /** Check boxes for the columns that may be hidden, and a function that marks what is shown. */
+  function chooser(optional, shown, caption, choose) {
+    if (!optional.length) return [null, () => {}];
+    const picked = () => new Set(optional.filter((column, i) => inputs[i].checked));
+    const boxes = optional.map((column) =>
+      Dom.check(column.title, false, () => choose(picked())));
+    const inputs = boxes.map((label) => label.querySelector("input"));
+    optional.forEach((column, i) => { boxes[i].title = column.help; });
+    const count = el("summary", {}), button = (text, columns) =>
+      el("button", { type: "button", class: "quiet", onclick: () => choose(columns()) }, text);
+    const mark = () => {
+      optional.forEach((column, i) => { inputs[i].checked = shown(column); });
+      const hidden = optional.filter((column) => !shown(column)).length;
+      count.textContent = hidden ? `Columns (${hidden} more)` : "Columns";
+    };
+    return [el("details", { class: "columns", "aria-label": `Columns of ${caption}` }, count,
+      el("div", { class: "checks" }, boxes, button("All", () => new Set(optional)),
+        button("Those that fit", () => null))), mark];
   }
 
   function ranking(g, arms) {

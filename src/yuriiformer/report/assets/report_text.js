@@ -4,29 +4,41 @@
 const reportText = ({ payload, titled }) => {
   const { $, el, empty, sample, pickFrom, facts, command } = Dom;
   const { number } = Numbers;
+  const BROAD = 520; // pixels: a wider diagram gets the whole width of the page
 
-  /** The picture cannot run scripts or load anything as the source of an image. */
+  /** The picture cannot run scripts or load anything as the source of an image. Its size is that
+   * of its drawing, in which letters are 9 to 12 pixels high; it may shrink by a third. */
   function picture(source, text) {
     const bytes = new TextEncoder().encode(source);
     let binary = "";
     for (const byte of bytes) binary += String.fromCharCode(byte);
-    return el("img", { src: `data:image/svg+xml;base64,${btoa(binary)}`, alt: text,
+    const image = el("img", { src: `data:image/svg+xml;base64,${btoa(binary)}`, alt: text,
       decoding: "async" });
+    const frame = /viewBox="([^"]+)"/.exec(source)?.[1] || "";
+    const [, , width, height] = frame.split(" ").map(Number);
+    if (width && height) {
+      [image.width, image.height] = [Math.round(width), Math.round(height)];
+      image.style.minWidth = `${Math.round(width * 2 / 3)}px`;
+    }
+    return image;
+  }
+
+  function block(rule, arm) {
+    const image = arm.diagram ? picture(arm.diagram, `Diagram of a block of ${rule}`) : null;
+    return el("article", { class: image?.width > BROAD ? "block broad" : "block" },
+      el("h3", {}, rule), arm.note ? el("p", { class: "note" }, arm.note) : null,
+      arm.equations.length
+        ? el("pre", { class: "equations", tabindex: 0 }, arm.equations.join("\n"))
+        : empty("There are no equations."),
+      image ? el("div", { class: "diagram", tabindex: 0 }, image)
+        : empty("There is no diagram."));
   }
 
   function blocks() {
     const rules = new Map();
     for (const arm of payload.groups.flatMap((g) => g.arms))
       if (!rules.has(arm.rule)) rules.set(arm.rule, arm);
-    for (const [rule, arm] of rules)
-      $("block-list").append(el("article", { class: "block" }, el("h3", {}, rule),
-        arm.note ? el("p", { class: "note" }, arm.note) : null,
-        arm.equations.length
-          ? el("pre", { class: "equations", tabindex: 0 }, arm.equations.join("\n"))
-          : empty("There are no equations."),
-        arm.diagram
-          ? el("div", { class: "diagram" }, picture(arm.diagram, `Diagram of a block of ${rule}`))
-          : empty("There is no diagram.")));
+    for (const [rule, arm] of rules) $("block-list").append(block(rule, arm));
   }
 
   function samples() {

@@ -14,7 +14,7 @@ const depthText = ({ payload, charts, data }) => {
       return;
     }
     charts.coefficients = names.map((name) => {
-      const host = el("div"), having = runs.filter((run) => run.coefficients?.[name]);
+      const host = el("div"), having = runs.filter((run) => Object.hasOwn(run.coefficients || {}, name));
       // One line of two runs is named in the caption: beside it a long name would be cut.
       const whose = having.length < runs.length ? ` · ${having[0].label}` : "";
       $("coefficient-charts").append(el("figure", {}, el("figcaption", {}, name, whose), host));

@@ -1,0 +1,284 @@
+"""Files that others may have written, read with care: limited in size, depth and digits, and of the
+form that the reader needs. What is wrong is said in one line that names the file and the key.
+
+A form is a small description of plain data:
+
+    int, float, str, bool, dict, list   a value of that type (a whole number is a float too)
+    None, or (form, form)               nothing; one of several forms
+    {"key": form, "key?": form}         an object with these keys; those with ? may be missing
+    [form]                              a list of such values
+    Each(form)                          an object with any keys, and such values
+    function                            returns the value; its ValueError says the problem
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+import tomllib
+import unicodedata
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.errors import LARGEST, YuriiError, brief, one_line
+
+MOST_BYTES = 2**28  # of a JSON file: the largest have the curves of a long run
+MOST_TOML = 2**17
+MOST_DEPTH = 100  # lists and objects inside each other
+MOST_DOTS = 30  # names in a dotted key of TOML: the parser's memory grows with their square
+TYPES: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+    None: "null",
+}
+
+
+@dataclass(frozen=True)
+class Each:
+    """An object whose values all have one form, and whose keys have another."""
+
+    form: Any
+    key: Any = str
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """A file's bytes; an OSError if it is no ordinary file (a pipe never ends) or too large."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(21, "Is a directory", str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(22, "it is no ordinary file", str(path))
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(27, f"it has more than {most:,} bytes", str(path))
+    return data
+
+
+def gunzipped(data: bytes, most: int = MOST_BYTES) -> bytes:
+    """What gzip packed, but no more than ``most`` bytes of it."""
+    unpacker = zlib.decompressobj(wbits=31)
+    found = unpacker.decompress(data, most + 1)
+    if len(found) > most:
+        raise ValueError(f"unpacked it has more than {most:,} bytes")
+    if not unpacker.eof:
+        raise EOFError("the packed data end too early")
+    return found
+
+
+def parse_json(data: bytes | str) -> Any:
+    """Plain data from JSON; a ValueError says what is wrong with it."""
+    if _depth(data) > MOST_DEPTH:
+        raise ValueError(f"more than {MOST_DEPTH} lists and objects inside each other")
+    return json.loads(data, parse_int=_whole, parse_constant=_constant)
+
+
+def parse_toml(data: bytes) -> dict[str, Any]:
+    """A table from TOML; a ValueError says what is wrong with it."""
+    text = data.decode("utf-8-sig")
+    if re.search(rf"(?:[\w\"'-]+[ \t]*\.[ \t]*){{{MOST_DOTS}}}", text):
+        raise ValueError(f"a key has more than {MOST_DOTS} names")
+    if _depth(text) > MOST_DEPTH:
+        raise ValueError(f"more than {MOST_DEPTH} lists and tables inside each other")
+    return tomllib.loads(text)
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20 or abs(int(text)) > LARGEST:
+        raise ValueError(f"the whole number {text[:12]}… has more than 64 bits")
+    return int(text)
+
+
+def _constant(text: str) -> float:
+    return float(text)  # NaN and infinities: Python writes them, so they are read
+
+
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+
+
+def _depth(data: bytes | str) -> int:
+    """How deep lists and objects lie inside each other, brackets in text aside."""
+    raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
+    if raw.count(b"[") + raw.count(b"{") <= MOST_DEPTH:
+        return 0
+    depth = deepest = 0
+    for mark in re.findall(rb"[\[\]{}]", _STRINGS.sub(b"", raw)):
+        depth += 1 if mark in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def read_object(path: Path, form: Any, error: type[YuriiError], fix: str = "") -> dict[str, Any]:
+    """The object in a JSON file, if it has the form; ``fix`` ends the line that says it has not."""
+    tail = f": {fix}" if fix else ""
+    try:
+        data = parse_json(read_bytes(path))
+    except OSError as problem:
+        raise error(f"{path} cannot be read: {reason(problem)}{tail}") from None
+    except (ValueError, RecursionError) as problem:
+        raise error(f"{path} is damaged: {one_line(problem):.120}{tail}") from None
+    if not isinstance(data, dict):
+        raise error(f"{path} is damaged: it holds no object{tail}")
+    found: dict[str, Any] = has_form(path, data, form, error, fix)
+    return found
+
+
+def has_form(
+    source: Path | str, data: Any, form: Any, error: type[YuriiError], fix: str = ""
+) -> Any:
+    """The data, if they have the form."""
+    wrong = problem_of(data, form)
+    if wrong:
+        raise error(f"{source} is damaged: {wrong}{f': {fix}' if fix else ''}")
+    return data
+
+
+def problem_of(data: Any, form: Any, key: str = "") -> str:
+    """What keeps data from having a form, with the key; empty if nothing does."""
+    name = key or "it"
+    if isinstance(form, tuple):
+        return _of_several(data, form, key)
+    if isinstance(form, dict | Each):
+        return _of_object(data, form, key)
+    if isinstance(form, list):
+        if not isinstance(data, list):
+            return f"{name} must be a list, not {brief(data)}"
+        return _first(problem_of(each, form[0], f"{key}[{i}]") for i, each in enumerate(data))
+    if form not in TYPES:
+        try:
+            form(data)
+        except (ValueError, TypeError) as problem:
+            return f"{name} {problem}"
+        return ""
+    return "" if _is(data, form) else f"{name} must be {TYPES[form]}, not {brief(data)}"
+
+
+def _of_several(data: Any, forms: tuple[Any, ...], key: str) -> str:
+    told = [problem_of(data, each, key) for each in forms]
+    if not all(told):
+        return ""
+    for problem, each in zip(told, forms, strict=True):
+        if isinstance(each, type(data)):  # an object where one of the forms is of objects
+            return problem
+    return f"{key or 'it'} must be {' or '.join(map(_title, forms))}, not {brief(data)}"
+
+
+def _of_object(data: Any, form: dict[str, Any] | Each, key: str) -> str:
+    if not isinstance(data, dict):
+        return f"{key or 'it'} must be an object, not {brief(data)}"
+    if isinstance(form, Each):
+        return _first(
+            problem_of(name, form.key, "a key") or problem_of(one, form.form, _join(key, name))
+            for name, one in data.items()
+        )
+    for each, inner in form.items():
+        bare = each.removesuffix("?")
+        if bare in data:
+            wrong = problem_of(data[bare], inner, _join(key, bare))
+            if wrong:
+                return wrong
+        elif bare == each:
+            return f"{_join(key, bare)} is missing"
+    return ""
+
+
+def _is(data: Any, form: Any) -> bool:
+    if form is None:
+        return data is None
+    if isinstance(data, bool):
+        return form is bool
+    if form is float:
+        return isinstance(data, int | float)
+    return isinstance(data, form)
+
+
+def _first(problems: Any) -> str:
+    return next((each for each in problems if each), "")
+
+
+def _join(key: str, inner: str) -> str:
+    return f"{key}.{inner:.60}" if key else f"{inner:.60}"
+
+
+def _title(form: Any) -> str:
+    if isinstance(form, dict | Each):
+        return TYPES[dict]
+    return TYPES[list] if isinstance(form, list) else TYPES.get(form, "what is asked for")
+
+
+def one_of(*words: str) -> Any:
+    """A form: one of a few words."""
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise ValueError(f"must be one of {', '.join(words)}, not {brief(value)}")
+        return value
+
+    return check
+
+
+def count(value: Any) -> int:
+    """A form: a whole number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+        raise ValueError(f"must be a whole number of at least 0, not {brief(value)}")
+    return value
+
+
+def number_or_text(value: Any) -> float:
+    """A form: a number, or the text of one that JSON cannot write (nan, inf)."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"must be a number, not {brief(value)}") from None
+
+
+def file_name(value: Any) -> str:
+    """A form: a name of one file or folder, so that nothing is read or written elsewhere."""
+    text = plain_text(value)
+    if (
+        text in ("", ".", "..")
+        or not text.isprintable()
+        or "/" in text
+        or "\\" in text
+        or len(text.encode()) > 255
+    ):
+        raise ValueError(f"must be the name of a file, not {brief(value)}")
+    return text
+
+
+def path_text(value: Any) -> str:
+    """A form: a path."""
+    if not isinstance(value, str) or "\0" in value or not value:
+        raise ValueError(f"must be a path, not {brief(value)}")
+    return value
+
+
+def plain_text(value: Any) -> str:
+    """A form: text that a terminal can show, without control characters."""
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {brief(value)}")
+    if has_control(value):
+        raise ValueError(f"holds a control character: {brief(value)}")
+    return value
+
+
+def has_control(text: str) -> bool:
+    """Whether a text could move the cursor or colour a terminal."""
+    return not text.isprintable() and any(
+        unicodedata.category(c) == "Cc" and c not in "\n\t" for c in text
+    )
+
+
+def reason(error: OSError) -> str:
+    """Why a file could not be read or written, in the system's words."""
+    return one_line(OSError(error.strerror)) if error.strerror else one_line(error)

@@ -1,0 +1,164 @@
+"""Beginning a run from a model that is there: which one, whether the data are in its vocabulary,
+and what came over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yuriiformer.config import TrainConfig
+from yuriiformer.data.store import TokenStore
+from yuriiformer.data.tokenizers import Tokenizer
+from yuriiformer.errors import ConfigError, RunError
+from yuriiformer.evaluation.validation import Windows, protocol_windows
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.model.takeover import TakenOver
+from yuriiformer.runs.checkpoint import LAST
+from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.loading import LoadedModel, open_model
+from yuriiformer.runs.metrics import Record
+from yuriiformer.training.journal import Say
+from yuriiformer.training.resume import stored_config
+
+INIT = "init"  # where config.json tells of it
+
+
+def find_source(
+    folder: RunFolder, given: str | Path | LoadedModel | None, *, resume: bool
+) -> LoadedModel | None:
+    """The model that a run begins from: the given one. A run that is resumed needs it only if it
+    was stopped before its first checkpoint."""
+    if not (resume and folder.exists):
+        return None if given is None else _opened(given)
+    known = folder.read_config().get(INIT)
+    if known is None and given is None:
+        return None
+    if any(folder.checkpoints.glob(f"{LAST}*")):  # from there it is resumed
+        _check_same(folder, known, given)
+        return None
+    if known is None:
+        raise RunError(_REFUSED.format(folder=folder.path, began="without a model"))
+    source = _opened(known["path"] if given is None else given)
+    if source.about["sha256"] != known["model"]["sha256"]:
+        raise RunError(
+            f"{folder.path} has no checkpoint yet, and {source.path} is not the model that it was "
+            "begun from: say where that is with --init-from, or choose another --out"
+        )
+    return source
+
+
+_REFUSED = "{folder} was begun {began}: leave --init-from out to resume it, or choose another --out"
+
+
+def _opened(given: str | Path | LoadedModel) -> LoadedModel:
+    return given if isinstance(given, LoadedModel) else open_model(given)
+
+
+def _check_same(
+    folder: RunFolder, known: dict[str, Any] | None, given: str | Path | LoadedModel | None
+) -> None:
+    """A run is resumed from its own checkpoint; another model than at its beginning would be
+    ignored, so it is refused."""
+    if given is None:
+        return
+    asked = given.asked if isinstance(given, LoadedModel) else str(given)
+    if known is None or known["path"] not in (asked, str(Path(asked).absolute())):
+        began = "without a model" if known is None else f"from {known['path']}"
+        raise RunError(_REFUSED.format(folder=folder.path, began=began))
+
+
+def vocabulary_of(
+    folder: RunFolder, source: LoadedModel | None, *, resume: bool
+) -> ModelConfig | None:
+    """The model whose token table a run keeps; None if it takes the data's vocabulary."""
+    if source is not None:
+        return source.model.config
+    begun = resume and folder.exists and INIT in folder.read_config()
+    return stored_config(folder.path).model if begun else None
+
+
+def check_tokens(store: TokenStore, source: LoadedModel) -> None:
+    """That the data are in the model's tokens."""
+    has = source.model.config
+    try:
+        theirs = None if store.meta is None else store.tokenizer()
+    except ModuleNotFoundError:  # its library is not installed: the size must do
+        theirs = None
+    size = store.used_vocab_size
+    fits = size <= has.real_vocab if store.meta is None else size == has.real_vocab
+    ours = source.with_model or source.tokenizer
+    if fits and ours is not None and theirs is not None:
+        fits = _same_tokens(ours, theirs)
+    if not fits:
+        known = "another tokeniser" if theirs is None else f"the tokeniser {theirs.name}"
+        raise ConfigError(
+            f"{store.folder} was prepared with {known} ({size:,} ids), not with that of "
+            f"{source.path} ({has.real_vocab:,}): prepare the text with --tokenizer "
+            f"{_reference(source, ours)}"
+        )
+
+
+def _same_tokens(one: Tokenizer, other: Tokenizer) -> bool:
+    """Whether every id means the same text in both."""
+    if one.vocab_size != other.vocab_size or one.end_of_text != other.end_of_text:
+        return False
+    for token in range(one.vocab_size):
+        texts = one.decode([token]), other.decode([token])
+        # Half a character and the end mark are shown as each library likes.
+        unclear = token == one.end_of_text or any("\ufffd" in text for text in texts)
+        if texts[0] != texts[1] and not unclear:
+            return False
+    return True
+
+
+def _reference(source: LoadedModel, tokenizer: Tokenizer | None) -> str:
+    """How ``yurii prepare`` is told to use a model's tokeniser."""
+    if tokenizer is not None and tokenizer.to_text() is None:
+        return tokenizer.name
+    return f"hf:{source.weights.parent}"
+
+
+def source_windows(config: TrainConfig, store: TokenStore, source: LoadedModel) -> Windows | None:
+    """The run's validation, with the model's own context where that is shorter."""
+    if not config.validation.eval_every:
+        return None
+    context = min(config.model.context, source.model.config.context)
+    return protocol_windows(store, context, config.validation.eval_sequences)
+
+
+def describe(source: LoadedModel) -> dict[str, Any]:
+    """Which model it is, for config.json."""
+    return {
+        "path": source.asked,
+        "model": source.about,
+        "rule": source.rule.to_dict(),
+    }
+
+
+@dataclass(frozen=True)
+class Initial:
+    """What a run began with, as the run's result tells it."""
+
+    path: str
+    taken_over: TakenOver
+    loss_before: float | None
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A listener that says how the loss at step 0 compares with the model's before."""
+
+    before: float | None
+    say: Say
+
+    def record(self, record: Record) -> None:
+        if self.before is not None and record["step"] == 0 and "val_loss" in record:
+            now = record["val_loss"]
+            self.say(
+                f"validation loss: {self.before:.4f} before, {now:.4f} at step 0 "
+                f"({now - self.before:+.4f})"
+            )
+
+    def close(self) -> None:
+        """Nothing is open."""

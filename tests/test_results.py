@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
+from results import make_pages as pages
 from yuriiformer.comparison.archive import is_archive, read_archive
 from yuriiformer.comparison.study import grown, read_study
 
@@ -16,24 +15,15 @@ ROOT = Path(__file__).parents[1]
 ARCHIVES = sorted(path for path in (ROOT / "results").glob("*/*") if is_archive(path))
 
 
-@pytest.fixture(scope="module")
-def pages():
-    spec = importlib.util.spec_from_file_location("make_pages", ROOT / "results" / "make_pages.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["make_pages"] = module  # where its dataclasses look for themselves
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_pages_are_what_the_archives_say(pages):
+def test_the_pages_are_what_the_archives_say():
     for path, names in pages.PAGES.items():
         page = path.read_text(encoding="utf-8")
-        assert pages.filled(page, names) == page, "run: python results/make_pages.py"
+        assert pages.filled(page, names) == page, "run: python -m results.make_pages"
         assert pages.strays(page) == []
 
 
 @pytest.mark.parametrize("name", ["PAGE", "README"])
-def test_a_changed_number_is_noticed(pages, name):
+def test_a_changed_number_is_noticed(name):
     path = getattr(pages, name)
     page = path.read_text(encoding="utf-8")
     [number, *_] = re.findall(r"(?<![\w.])\d\.\d{4}", page)
@@ -43,7 +33,7 @@ def test_a_changed_number_is_noticed(pages, name):
     assert pages.strays(page + "\nIt ended at 2.345 nats.") == ["2.345"]
 
 
-def test_every_table_has_a_page(pages):
+def test_every_table_has_a_page():
     assert {name for names in pages.PAGES.values() for name in names} == set(pages.TABLES)
 
 

@@ -1,0 +1,113 @@
+"""The search for learning rates: every trial, and the best of each family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from results.tables.archives import archive, losses, markdown
+
+RATES = ("muon_lr", "matrix_lr", "adamw_lr")
+PRESET = {"muon_lr": 0.02, "adamw_lr": 0.006}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One arm of the rates: its family, and what was tried."""
+
+    family: str
+    settings: Mapping[str, Any]
+    loss: float
+
+
+def trials() -> list[Trial]:
+    """Every finished arm of the rates, the preset's rates filled in."""
+    known = {arm["label"]: arm for arm in archive("rates").definition["arms"]}
+    found = []
+    for label, by_seed in losses("rates").items():
+        for loss in by_seed.values():
+            settings = {**PRESET, **known[label]["settings"]}
+            found.append(Trial(family_of(label), settings, loss))
+    return found
+
+
+def family_of(label: str) -> str:
+    """The label without what was varied within the family."""
+    varied = (*RATES, "short warmup")
+    return ", ".join(part for part in label.split(", ") if not part.startswith(varied))
+
+
+def families() -> list[str]:
+    return list(dict.fromkeys(each.family for each in trials()))
+
+
+def parameters(family: str) -> float:
+    """All of a family's model, start tables and positions included."""
+    runs = [each.run for each in archive("rates").entries if family_of(each.label) == family]
+    return next(run.plan("all_parameters") or 0 for run in runs if run is not None)
+
+
+def best(family: str) -> Trial:
+    return min((each for each in trials() if each.family == family), key=lambda each: each.loss)
+
+
+def edges(family: str) -> list[str]:
+    """Rates whose best value is the lowest or highest that was tried, the other rates being as they
+    are in the best trial."""
+    chosen = best(family)
+    found = []
+    for rate in RATES:
+        if rate not in chosen.settings or (rate == "muon_lr" and "matrix_lr" in chosen.settings):
+            continue
+        alike = [
+            each
+            for each in trials()
+            if each.family == family and _others(each, rate) == _others(chosen, rate)
+        ]
+        values = sorted(each.settings[rate] for each in alike)
+        if chosen.settings[rate] in (values[0], values[-1]):
+            found.append(rate)
+    return found
+
+
+def _others(trial: Trial, rate: str) -> dict[str, Any]:
+    return {name: value for name, value in trial.settings.items() if name not in (rate, "warmup")}
+
+
+def rates_table() -> str:
+    """A row for each trial, the best of its family in bold."""
+    rows = []
+    for family in families():
+        for each in (trial for trial in trials() if trial.family == family):
+            text = f"{each.loss:.4f}"
+            chosen = f"**{text}**" if each == best(family) else text
+            shown = each.settings.get("matrix_lr", each.settings["muon_lr"])
+            warmup = each.settings.get("warmup")
+            rows.append(
+                [
+                    family,
+                    f"{shown:g}",
+                    f"{each.settings['adamw_lr']:g}",
+                    str(50 if warmup is None else warmup),
+                    chosen,
+                ]
+            )
+    return markdown(["family", "matrices", "AdamW", "warmup", "exact loss"], rows)
+
+
+def best_table() -> str:
+    """A row for each family: the lowest loss among its trials."""
+    rows = []
+    for family in families():
+        tried = sum(each.family == family for each in trials())
+        name, comma, rest = family.partition(",")
+        rows.append(
+            [
+                f"`{name}`{comma}{rest}",
+                f"{parameters(family) / 1e6:.2f} M",
+                str(tried),
+                f"{best(family).loss:.4f}",
+            ]
+        )
+    return markdown(["rule", "parameters", "trials", "lowest loss"], rows)

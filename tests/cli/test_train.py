@@ -16,6 +16,7 @@ from yuriiformer.cli.main import main
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.training.presets import PRESETS
 
+FLOAT32 = ("--precision", "float32")  # auto is bfloat16 where the processor has it
 FAST = (
     "--steps",
     "4",
@@ -151,9 +152,9 @@ def test_every_part_of_the_machine(tmp_path):
     """Recomputing changes no bit; other micro-batches and bfloat16 change little."""
     losses = {}
     for name, flags in {
-        "plain": (),
-        "recompute": ("--recompute",),
-        "micro": ("--micro-batch", "3"),
+        "plain": FLOAT32,
+        "recompute": (*FLOAT32, "--recompute"),
+        "micro": (*FLOAT32, "--micro-batch", "3"),
         "bfloat16": ("--precision", "bfloat16"),
         "streams": ("--precision", "bfloat16", "--stream-precision", "bfloat16"),
     }.items():

@@ -118,29 +118,37 @@ def _depth(data: bytes | str) -> int:
     return deepest
 
 
-def read_object(path: Path, form: Any, error: type[YuriiError], fix: str = "") -> dict[str, Any]:
-    """The object in a JSON file, if it has the form; ``fix`` ends the line that says it has not."""
-    tail = f": {fix}" if fix else ""
+def read_file(path: Path, error: type[YuriiError], most: int = MOST_BYTES) -> bytes:
+    """A file's bytes; an error of this kind says why they cannot be read."""
     try:
-        data = parse_json(read_bytes(path))
+        return read_bytes(path, most)
     except OSError as problem:
-        raise error(f"{path} cannot be read: {reason(problem)}{tail}") from None
+        raise error(f"{path} cannot be read: {reason(problem)}") from None
+
+
+def read_object(
+    path: Path, form: Any, error: type[YuriiError], version: int | None = None
+) -> dict[str, Any]:
+    """The object in a JSON file, if it has the form, and the ``version`` as its ``format``."""
+    return object_in(read_file(path, error), path, form, error, version)
+
+
+def object_in(
+    raw: bytes, path: Path, form: Any, error: type[YuriiError], version: int | None = None
+) -> dict[str, Any]:
+    """The same from the bytes of such a file."""
+    try:
+        data = parse_json(raw)
     except (ValueError, RecursionError) as problem:
-        raise error(f"{path} is damaged: {one_line(problem):.120}{tail}") from None
-    if not isinstance(data, dict):
-        raise error(f"{path} is damaged: it holds no object{tail}")
-    found: dict[str, Any] = has_form(path, data, form, error, fix)
-    return found
-
-
-def has_form(
-    source: Path | str, data: Any, form: Any, error: type[YuriiError], fix: str = ""
-) -> Any:
-    """The data, if they have the form."""
-    wrong = problem_of(data, form)
+        raise error(f"{path} is damaged: {one_line(problem):.120}") from None
+    wrong = problem_of(data, form) if isinstance(data, dict) else "it holds no object"
     if wrong:
-        raise error(f"{source} is damaged: {wrong}{f': {fix}' if fix else ''}")
-    return data
+        raise error(f"{path} is damaged: {wrong}")
+    if version not in (None, data.get("format")):
+        told = data["format"]
+        raise error(f"{path} has format {told!r}; this version reads {version}: update yuriiformer")
+    found: dict[str, Any] = data
+    return found
 
 
 def problem_of(data: Any, form: Any, key: str = "") -> str:

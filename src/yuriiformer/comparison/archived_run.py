@@ -24,13 +24,11 @@ from yuriiformer.reading import (
     Each,
     count,
     gunzipped,
-    has_form,
     number_or_text,
-    parse_json,
+    object_in,
     plain_text,
     problem_of,
-    read_bytes,
-    reason,
+    read_file,
 )
 from yuriiformer.runs.folder import CONFIG
 from yuriiformer.runs.metrics import Curves
@@ -102,19 +100,15 @@ def pack_run(run: Run) -> bytes:
 
 def read_packed(path: Path) -> Run:
     """A run from its file; an error names a damaged one."""
-    try:
-        packed = read_bytes(path)
-    except OSError as error:
-        raise RunError(f"{path} cannot be read: {reason(error)}") from None
-    return unpack_run(packed, path)
+    return unpack_run(read_file(path, RunError), path)
 
 
 def unpack_run(packed: bytes, path: Path) -> Run:
     try:
-        data = parse_json(gunzipped(packed))
-    except (EOFError, ValueError, RecursionError, zlib.error) as error:
+        raw = gunzipped(packed)
+    except (EOFError, ValueError, zlib.error) as error:
         raise RunError(f"{path} is damaged: {one_line(error):.120}") from None
-    has_form(path, data, FORM, RunError)
+    data = object_in(raw, path, FORM, RunError)
     records = data["records"]
     for names in (("step", "loss", "seconds", "tokens_per_second"), ("val_step", "val_loss")):
         if len({len(records[name]) for name in names}) > 1:

@@ -151,9 +151,9 @@ def test_every_part_of_the_machine(tmp_path):
     """Recomputing changes no bit; other micro-batches and bfloat16 change little."""
     losses = {}
     for name, flags in {
-        "plain": (),
-        "recompute": ("--recompute",),
-        "micro": ("--micro-batch", "3"),
+        "plain": ("--precision", "float32"),
+        "recompute": ("--precision", "float32", "--recompute"),
+        "micro": ("--precision", "float32", "--micro-batch", "3"),
         "bfloat16": ("--precision", "bfloat16"),
         "streams": ("--precision", "bfloat16", "--stream-precision", "bfloat16"),
     }.items():

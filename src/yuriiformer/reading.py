@@ -52,17 +52,17 @@ class Each:
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """A file's bytes; an OSError if it is no ordinary file (a pipe never ends) or too large."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(21, "Is a directory", str(path))
-        if not stat.S_ISREG(status.st_mode):
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(22, "it is no ordinary file", str(path))
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(27, f"it has more than {most:,} bytes", str(path))
     return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for somebody who writes
 
 
 def gunzipped(data: bytes, most: int = MOST_BYTES) -> bytes:
@@ -118,12 +118,16 @@ def _depth(data: bytes | str) -> int:
     return deepest
 
 
-def read_file(path: Path, error: type[YuriiError], most: int = MOST_BYTES) -> bytes:
-    """A file's bytes; an error of this kind says why they cannot be read."""
+def read_file(
+    path: Path, error: type[YuriiError], most: int = MOST_BYTES, *, missing: str = ""
+) -> bytes:
+    """A file's bytes; an error of this kind says why they cannot be read, ``missing`` that there is
+    no such file."""
     try:
         return read_bytes(path, most)
-    except OSError as problem:
-        raise error(f"{path} cannot be read: {reason(problem)}") from None
+    except (OSError, ValueError) as problem:  # a path may hold a zero byte
+        gone = missing and isinstance(problem, FileNotFoundError)
+        raise error(missing if gone else f"{path} cannot be read: {reason(problem)}") from None
 
 
 def read_object(
@@ -287,6 +291,7 @@ def has_control(text: str) -> bool:
     )
 
 
-def reason(error: OSError) -> str:
+def reason(error: Exception) -> str:
     """Why a file could not be read or written, in the system's words."""
-    return one_line(OSError(error.strerror)) if error.strerror else one_line(error)
+    said = getattr(error, "strerror", None)
+    return one_line(OSError(said)) if said else one_line(error)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -31,7 +30,7 @@ from yuriiformer.reading import (
     read_file,
 )
 from yuriiformer.runs.folder import CONFIG
-from yuriiformer.runs.metrics import Curves
+from yuriiformer.runs.metrics import Curves, without_nan
 from yuriiformer.runs.run import SAMPLES_FORM, Run, TaskScore, with_all_fields
 
 ENDING = ".json.gz"
@@ -185,9 +184,8 @@ def _moments(count: int) -> list[int]:
     return [int(i) for i in chosen if i < count]
 
 
-def _texts(values: Any) -> list[Any]:
-    """JSON has no NaN and no infinity: they are text."""
-    return [float(v) if math.isfinite(v) else str(float(v)) for v in values]
+def _texts(values: Any) -> Any:
+    return without_nan([float(value) for value in values])
 
 
 Moments = Sequence[tuple[int, Mapping[str, Sequence[float]]]]

@@ -20,7 +20,7 @@ from yuriiformer.comparison.arms import (
     slug,
     vary,
 )
-from yuriiformer.errors import ConfigError, YuriiError, did_you_mean, one_line
+from yuriiformer.errors import ConfigError, YuriiError, brief, did_you_mean, one_line
 from yuriiformer.methods.references import get_rule, get_rules
 from yuriiformer.methods.rule import Rule
 from yuriiformer.reading import (
@@ -113,9 +113,7 @@ class Study:
 
 def read_study(path: Path) -> Study:
     """From a TOML file; errors name it."""
-    if not path.exists():
-        raise ConfigError(f"no study {str(path)!r}")
-    raw = read_file(path, ConfigError, MOST_TOML)
+    raw = read_file(path, ConfigError, MOST_TOML, missing=f"no study {str(path)!r}")
     try:
         text, data = raw.decode("utf-8-sig"), parse_toml(raw)
     except (ValueError, RecursionError) as error:
@@ -286,7 +284,7 @@ def grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list
     """What a study's new definition adds to the one that has begun; other changes are errors."""
     for key in FIXED:
         if before[key] != after[key]:
-            raise ConfigError(f"{key} changed from {_short(before[key])} to {_short(after[key])}")
+            raise ConfigError(f"{key} changed from {brief(before[key])} to {brief(after[key])}")
     added = {}
     for key, title in {"arms": "label", "seeds": None, "hypotheses": "claim"}.items():
         old, now = (
@@ -299,8 +297,3 @@ def grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list
                 raise ConfigError(f"{name!r} changed in its {key}")
         added[key] = [each for name, each in now.items() if name not in old]
     return added
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -184,8 +184,9 @@ def _moments(count: int) -> list[int]:
     return [int(i) for i in chosen if i < count]
 
 
-def _texts(values: Any) -> Any:
-    return without_nan([float(value) for value in values])
+def _texts(values: Any) -> list[Any]:
+    found: list[Any] = without_nan([float(value) for value in values])
+    return found
 
 
 Moments = Sequence[tuple[int, Mapping[str, Sequence[float]]]]

@@ -103,6 +103,10 @@ def test_a_pipe_a_device_a_folder_and_a_large_file_are_not_read(tmp_path):
             read_bytes(tmp_path / name, 100)
     with pytest.raises(OSError, match="no ordinary file"):
         read_bytes(tmp_path / "/dev/zero")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(IsADirectoryError):
+        read_bytes(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before  # nothing stays open
     for read in (load_rule, read_settings):
         with pytest.raises((RuleError, ConfigError), match="no ordinary file"):
             read(tmp_path / "pipe")

@@ -21,8 +21,7 @@ from yuriiformer.reading import (
     gunzipped,
     parse_json,
     parse_toml,
-    read_bytes,
-    reason,
+    read_file,
 )
 from yuriiformer.sizes import size
 
@@ -239,11 +238,9 @@ def _renamed(data: Mapping[str, Any]) -> Mapping[str, Any]:
 def read_settings(path: Path) -> dict[str, Any]:
     """What a configuration file says: JSON, TOML or YAML; also a run's ``config.json`` or an
     archived run, which have a whole configuration in them."""
+    raw = read_file(path, ConfigError, MOST_TOML if path.suffix in KINDS else MOST_BYTES)
     try:
-        raw = read_bytes(path, MOST_TOML if path.suffix in KINDS else MOST_BYTES)
         data = _parsed(gunzipped(raw) if path.suffix == ".gz" else raw, path.suffix)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {reason(error)}") from None
     except (EOFError, zlib.error) as error:
         raise ConfigError(f"{path} cannot be read: {one_line(error)}") from None
     except (ValueError, RecursionError) as error:

@@ -8,6 +8,7 @@ finds the old file or the new one, never a part.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import json
 import os
@@ -82,6 +83,18 @@ def write_bytes(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
     part.rename(path)
     sync_folder(path.parent)
+
+
+def lock_file(path: Path) -> IO[bytes] | None:
+    """A file that is locked until it is closed or the process ends; None if another process holds
+    the lock. A link is not followed."""
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
 
 
 def new_file(path: Path) -> IO[bytes]:

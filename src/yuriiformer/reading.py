@@ -52,17 +52,17 @@ class Each:
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """A file's bytes; an OSError if it is no ordinary file (a pipe never ends) or too large."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(21, "Is a directory", str(path))
-        if not stat.S_ISREG(status.st_mode):
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(22, "it is no ordinary file", str(path))
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(27, f"it has more than {most:,} bytes", str(path))
     return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for somebody who writes
 
 
 def gunzipped(data: bytes, most: int = MOST_BYTES) -> bytes:
@@ -118,29 +118,41 @@ def _depth(data: bytes | str) -> int:
     return deepest
 
 
-def read_object(path: Path, form: Any, error: type[YuriiError], fix: str = "") -> dict[str, Any]:
-    """The object in a JSON file, if it has the form; ``fix`` ends the line that says it has not."""
-    tail = f": {fix}" if fix else ""
+def read_file(
+    path: Path, error: type[YuriiError], most: int = MOST_BYTES, *, missing: str = ""
+) -> bytes:
+    """A file's bytes; an error of this kind says why they cannot be read, ``missing`` that there is
+    no such file."""
     try:
-        data = parse_json(read_bytes(path))
-    except OSError as problem:
-        raise error(f"{path} cannot be read: {reason(problem)}{tail}") from None
+        return read_bytes(path, most)
+    except (OSError, ValueError) as problem:  # a path may hold a zero byte
+        gone = missing and isinstance(problem, FileNotFoundError)
+        raise error(missing if gone else f"{path} cannot be read: {reason(problem)}") from None
+
+
+def read_object(
+    path: Path, form: Any, error: type[YuriiError], version: int | None = None
+) -> dict[str, Any]:
+    """The object in a JSON file, if it has the form, and the ``version`` as its ``format``."""
+    return object_in(read_file(path, error), path, form, error, version)
+
+
+def object_in(
+    raw: bytes, path: Path, form: Any, error: type[YuriiError], version: int | None = None
+) -> dict[str, Any]:
+    """The same from the bytes of such a file."""
+    try:
+        data = parse_json(raw)
     except (ValueError, RecursionError) as problem:
-        raise error(f"{path} is damaged: {one_line(problem):.120}{tail}") from None
-    if not isinstance(data, dict):
-        raise error(f"{path} is damaged: it holds no object{tail}")
-    found: dict[str, Any] = has_form(path, data, form, error, fix)
-    return found
-
-
-def has_form(
-    source: Path | str, data: Any, form: Any, error: type[YuriiError], fix: str = ""
-) -> Any:
-    """The data, if they have the form."""
-    wrong = problem_of(data, form)
+        raise error(f"{path} is damaged: {one_line(problem):.120}") from None
+    wrong = problem_of(data, form) if isinstance(data, dict) else "it holds no object"
     if wrong:
-        raise error(f"{source} is damaged: {wrong}{f': {fix}' if fix else ''}")
-    return data
+        raise error(f"{path} is damaged: {wrong}")
+    if version not in (None, data.get("format")):
+        told = data["format"]
+        raise error(f"{path} has format {told!r}; this version reads {version}: update yuriiformer")
+    found: dict[str, Any] = data
+    return found
 
 
 def problem_of(data: Any, form: Any, key: str = "") -> str:
@@ -279,6 +291,7 @@ def has_control(text: str) -> bool:
     )
 
 
-def reason(error: OSError) -> str:
+def reason(error: Exception) -> str:
     """Why a file could not be read or written, in the system's words."""
-    return one_line(OSError(error.strerror)) if error.strerror else one_line(error)
+    said = getattr(error, "strerror", None)
+    return one_line(OSError(said)) if said else one_line(error)

@@ -154,7 +154,9 @@ def test_the_official_split_from_files(tmp_path, capsys):
     assert [splits[s]["documents"] for s in ("train", "val")] == [2, 1]
 
 
-@pytest.mark.parametrize("corpus", ["tinystories", "openwebtext"])
+@pytest.mark.parametrize(
+    "corpus", ["tinystories", pytest.param("openwebtext", marks=pytest.mark.slow)]
+)
 def test_without_a_hub_the_way_out_is_named(corpus, tmp_path):
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     yurii = str(Path(sys.executable).with_name("yurii"))

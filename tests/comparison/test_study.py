@@ -65,7 +65,11 @@ BAD = {
     "unknown arm": ('against = "gd"', 'against = "dg"', "unknown arm 'dg'; there are gd"),
     "itself": ('against = "gd"', 'against = "momentum"', "with itself"),
     "two of one label": ('label = "own"', 'label = "gd"', "two arms are called 'gd'"),
-    "direction": ('"lower"', '"less"', "direction 'less' is not one of lower, higher, equal"),
+    "direction": (
+        '"lower"',
+        '"less"',
+        r"hypotheses\[0\].direction must be one of lower, higher, equal, not 'less'",
+    ),
     "no rule": ('rule = "gd-lie-trotter"', "", "needs one of rule, rules and equations"),
     "misspelt rule": ('"gd-lie-trotter"', '"gd-lie-troter"', r"unknown rule.*did you mean"),
     "misspelt field": ("muon_lr = 0.01", "muon_rl = 0.01", r"unknown field 'muon_rl'.*'muon_lr'"),
@@ -79,8 +83,16 @@ BAD = {
     "preset": ("tales-tiny", "tales-tinny", "unknown preset.*'tales-tiny'"),
     "equations": ("attn(X))", "atn(X))", r"arm 'own'.*line 1.*unknown function 'atn'"),
     "difference": ("difference = 0.005", "difference = -1", "number of nats from 0 on"),
-    "no claim": ('claim = "Momentum ends lower than gradient descent"', "", "has no 'claim'"),
-    "metric": ("seeds =", 'metric = "lucky"\nseeds =', "metric 'lucky' is not one of"),
+    "no claim": (
+        'claim = "Momentum ends lower than gradient descent"',
+        "",
+        r"hypotheses\[0\].claim is missing",
+    ),
+    "metric": (
+        "seeds =",
+        'metric = "lucky"\nseeds =',
+        "metric must be one of final, exact, best, not 'lucky'",
+    ),
     "TOML": ("[[arms]]", "[[arms]", "is not a study"),
 }
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import yuriiformer as yf
-from tests.model.tiny import EVERY, tiny, unsettle
+from tests.model.tiny import OF_EACH_KIND, tiny, unsettle
 from yuriiformer.errors import InputError
 from yuriiformer.evaluation import scoring
 from yuriiformer.evaluation.scoring import Answers, model_identity, score_batches
@@ -62,7 +62,7 @@ BATCHES = (
 )
 
 
-@pytest.mark.parametrize(("rule", "oracles"), EVERY)
+@pytest.mark.parametrize(("rule", "oracles"), OF_EACH_KIND)
 def test_equal_to_longhand_for_any_batch(rule, oracles):
     """In batches of every kind for one rule, and of two kinds for the others."""
     made, pairs = model(rule, oracles), questions(count=8)

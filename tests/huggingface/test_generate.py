@@ -8,7 +8,7 @@ import torch
 import yuriiformer as yf
 from tests.huggingface.test_model import REAL, wrapped
 from tests.later import Later
-from tests.model.tiny import EVERY, tokens
+from tests.model.tiny import OF_EACH_KIND, tokens
 from yuriiformer.data.tokenizers import load_tokenizer
 from yuriiformer.errors import InputError
 from yuriiformer.model.oracles import SwiGLU, rms_norm
@@ -35,7 +35,7 @@ def padded(rows):
     return ids, mask
 
 
-@pytest.mark.parametrize(("rule", "oracles"), EVERY)
+@pytest.mark.parametrize(("rule", "oracles"), OF_EACH_KIND)
 def test_greedy_text(rule, oracles):
     net = wrapped(rule, oracles)
     rows = prompts(4, 1, 6)
@@ -49,7 +49,7 @@ def test_greedy_text(rule, oracles):
         assert torch.equal(found, owns[0])
 
 
-@pytest.mark.parametrize(("rule", "oracles"), EVERY)
+@pytest.mark.parametrize(("rule", "oracles"), OF_EACH_KIND)
 def test_piece_by_piece(rule, oracles):
     """Logits of a text that comes in pieces, with padding anywhere, are those of the whole."""
     net = wrapped(rule, oracles)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,32 +19,22 @@ from yuriiformer.errors import ModelFileError
 from yuriiformer.model.gpt2 import gpt2_settings
 
 ours, transformers = Later("yuriiformer.huggingface"), Later("transformers")
-# Run by a Python that cannot import this package.
-ALONE = """
+# Run by a new Python: the first model while it cannot import this package, the other when it can.
+FRESH = """
 import sys, torch
 sys.modules["yuriiformer"] = None
 from transformers import AutoModelForCausalLM, AutoTokenizer
-folder, out = sys.argv[1:]
-model = AutoModelForCausalLM.from_pretrained(folder)
-tokens = AutoTokenizer.from_pretrained(folder)("Once upon a time", return_tensors="pt")
+plain, own, out = sys.argv[1:]
+model = AutoModelForCausalLM.from_pretrained(plain)
+tokens = AutoTokenizer.from_pretrained(plain)("Once upon a time", return_tensors="pt")
 with torch.no_grad():
     logits = model(**tokens).logits
-torch.save([type(model).__name__, tokens["input_ids"], logits], out)
-"""
-REMOTE = """
-import sys, torch
-from transformers import AutoModelForCausalLM
-model = AutoModelForCausalLM.from_pretrained(sys.argv[1], trust_remote_code=True)
-tokens = torch.arange(8)[None]
+del sys.modules["yuriiformer"]
+remote = AutoModelForCausalLM.from_pretrained(own, trust_remote_code=True)
 with torch.no_grad():
-    torch.save(model(tokens, output_hidden_states=True).logits, sys.argv[2])
+    others = remote(torch.arange(8)[None], output_hidden_states=True).logits
+torch.save([type(model).__name__, tokens["input_ids"], logits, others], out)
 """
-
-
-def child(script: str, *words: object, cwd: Path) -> None:
-    line = [sys.executable, "-c", script, *map(str, words)]
-    done = subprocess.run(line, cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def gpt2(**sizes: int):
@@ -67,7 +56,7 @@ def test_there_and_back_changes_no_bit(tmp_path):
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_trained_further_with_its_own_rule_and_opened_without_this_package(tmp_path):
+def test_trained_further_and_opened_without_this_package_or_by_trust_remote_code(tmp_path):
     gpt2().save_pretrained(tmp_path / "theirs")
     data = corpus(60, Settings("gpt2", val_fraction=0.1))
     words = ["train", "--data", data, "--init-from", tmp_path / "theirs", "--steps", "2"]
@@ -77,13 +66,22 @@ def test_trained_further_with_its_own_rule_and_opened_without_this_package(tmp_p
     assert "0 are new, 0 were left" in said.stderr
     assert "(+0.0000)" in said.stderr
     assert yurii(["export", tmp_path / "run", tmp_path / "out", "--as", "gpt2"]).returncode == 0
-    child(ALONE, tmp_path / "out", tmp_path / "seen.pt", cwd=tmp_path)
-    kind, given, logits = torch.load(tmp_path / "seen.pt")
+    model = unsettle(tiny("nesterov-lie-trotter"))
+    ours.export_model(model, tmp_path / "own")
+    assert len((tmp_path / "own" / "modeling_yuriiformer.py").read_text().splitlines()) <= 5
+    words = [sys.executable, "-c", FRESH, tmp_path / "out", tmp_path / "own", tmp_path / "seen.pt"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kind, given, logits, others = torch.load(tmp_path / "seen.pt")
     assert kind == "GPT2LMHeadModel"
     trained = yf.open_model(tmp_path / "run").model
     with torch.no_grad():
         assert (trained(given) - logits).abs().max() < 1e-5
     assert not torch.allclose(gpt2()(given).logits, logits, atol=1e-3)  # it has learnt
+    real = model.config.real_vocab
+    with torch.no_grad():
+        wanted = model(torch.arange(8)[None])[..., :real]
+    assert (others[..., :real] - wanted).abs().max() < 1e-5
 
 
 def test_zero_biases_and_cut_padding_where_ours_has_them_not(tmp_path):
@@ -129,18 +127,6 @@ def test_a_foreign_gpt2_is_not_replaced(tmp_path):
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "theirs").iterdir()}
     for _ in range(2):  # but an earlier export is
         ours.export_model(tiny("gd-lie-trotter"), tmp_path / "out", kind="gpt2")
-
-
-def test_trust_remote_code_needs_no_import(tmp_path):
-    model = unsettle(tiny("nesterov-lie-trotter"))
-    ours.export_model(model, tmp_path / "out")
-    code = (tmp_path / "out" / "modeling_yuriiformer.py").read_text()
-    assert len(code.splitlines()) <= 5
-    child(REMOTE, tmp_path / "out", tmp_path / "logits.pt", cwd=tmp_path)
-    real = model.config.real_vocab
-    with torch.no_grad():
-        wanted = model(torch.arange(8)[None])[..., :real]
-    assert (torch.load(tmp_path / "logits.pt")[..., :real] - wanted).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("recompute", [False, True])

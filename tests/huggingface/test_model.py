@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 import yuriiformer as yf
 from tests.later import Later
-from tests.model.tiny import EVERY, tiny, tokens, unsettle
+from tests.model.tiny import OF_EACH_KIND, tiny, tokens, unsettle
 from yuriiformer.errors import ConfigError, InputError, ModelFileError
 from yuriiformer.model import parameters
 
@@ -24,7 +24,7 @@ def wrapped(rule="nesterov-lie-trotter", oracles="paper", **options):
     return ours.YuriiFormerForCausalLM.of(model, end_of_text=0).eval()
 
 
-@pytest.mark.parametrize(("rule", "oracles"), EVERY)
+@pytest.mark.parametrize(("rule", "oracles"), OF_EACH_KIND)
 def test_saved_and_loaded_it_is_the_same_to_the_bit(rule, oracles, tmp_path, monkeypatch):
     net = wrapped(rule, oracles)
     net.save_pretrained(tmp_path)

@@ -11,7 +11,7 @@ import torch
 import yuriiformer as yf
 from tests.later import Later
 from tests.launcher import yurii
-from tests.model.tiny import EVERY
+from tests.model.tiny import OF_EACH_KIND
 from tests.training.corpora import tales as small_words
 from tests.training.runs import small
 from yuriiformer.errors import ModelFileError, RunError
@@ -91,7 +91,7 @@ def test_every_command_takes_it(kinds, kind, tmp_path, monkeypatch):
         assert "(+0.0000)" in trained.stderr
 
 
-@pytest.mark.parametrize(("rule", "oracles"), EVERY)
+@pytest.mark.parametrize(("rule", "oracles"), OF_EACH_KIND)
 def test_export_and_back_loses_nothing(rule, oracles, tmp_path):
     config = yf.ModelConfig(
         rule,

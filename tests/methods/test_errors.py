@@ -182,8 +182,10 @@ def test_files_that_are_no_rule(tmp_path, text):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(RuleError, match="no rule file"):
         yf.get_rule(str(tmp_path / "none.toml"))
+    with pytest.raises(RuleError, match="cannot be read: embedded null byte"):
+        yf.load_rule("no\0ne.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RuleError, match="cannot be read"):
+    with pytest.raises(RuleError, match=r"bytes\.toml: not TOML"):
         yf.load_rule(tmp_path / "bytes.toml")
     (tmp_path / "folder.toml").mkdir()
     with pytest.raises(RuleError, match="cannot be read"):

@@ -25,6 +25,16 @@ EVERY = [
     for (number, rule), oracles in product(enumerate(yf.rules), PAIRS)
 ]
 
+# One rule of each kind, for tests of what is around a model, not of the rule's own arithmetic: no
+# velocity, velocity, a call that reaches nothing, two calls of either oracle, tables besides.
+KINDS = "gd-lie-trotter nesterov-lie-trotter hamiltonian verlet-ama imex2-attn-mlp gd-tied".split()
+OF_EACH_KIND = [
+    each
+    if each.values[0] in KINDS
+    else pytest.param(*each.values, marks=pytest.mark.slow, id=each.id)
+    for each in EVERY
+]
+
 
 def tiny(rule: str | yf.Rule = "nesterov-lie-trotter", oracles: str = "paper", **options):
     sizes = {"n_layer": 3, "n_head": 4, "d_model": 16, "vocab_size": 29, "context": 12}

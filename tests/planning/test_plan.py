@@ -92,7 +92,7 @@ def test_a_timed_step_has_what_it_recomputes():
     assert again.mfu > plain.mfu
 
 
-@pytest.mark.parametrize(("gpus", "largest"), [(1, 12), (5, 3), (7, 2), (12, 1)])
+@pytest.mark.parametrize(("gpus", "largest"), [(1, 12), (7, 2)])
 def test_the_largest_share_sets_the_pace(gpus, largest):
     time = make_plan(config(), Circumstances(LARGE, gpus=gpus, mfu=0.5)).time
     work = model_work(config().model).total

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import yuriiformer as yf
+from tests.model.tiny import KINDS
 from tests.training.corpora import tales
 from yuriiformer.config import Recipe
 from yuriiformer.methods.catalog import paper
@@ -21,7 +22,10 @@ from yuriiformer.training.step import MicroBatch, train_step
 CPU = Processes(0, 1, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("rule", paper)
+@pytest.mark.parametrize(
+    "rule",
+    [rule if rule in KINDS else pytest.param(rule, marks=pytest.mark.slow) for rule in paper],
+)
 def test_a_small_batch_is_memorised(rule):
     """The preset's model and the recipe's own rates, one batch again and again."""
     config = preset("tales-tiny", rule)

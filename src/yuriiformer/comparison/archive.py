@@ -23,7 +23,7 @@ from yuriiformer.comparison.record import Entry, SuiteRecord
 from yuriiformer.comparison.study import grown
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_bytes, write_json, write_text
-from yuriiformer.reading import Each, file_name, plain_text, read_bytes, read_object, reason
+from yuriiformer.reading import Each, file_name, object_in, plain_text, read_file
 from yuriiformer.runs.run import Run
 
 FORMAT = 1
@@ -131,16 +131,11 @@ def _sum(data: bytes) -> str:
 
 def _load(folder: Path) -> dict[str, Any]:
     path = folder / ARCHIVE
-    try:
-        raw = read_bytes(path)
-    except OSError as error:
-        raise RunError(f"{path} cannot be read: {reason(error)}") from None
-    data = read_object(path, FORM, RunError)
+    raw = read_file(path, RunError)
+    data = object_in(raw, path, FORM, RunError, FORMAT)
     told = data.pop("sha256")
     if not told or _sum(raw.replace(told.encode(), ZEROS.encode(), 1)) != told:
         raise RunError(f"{path} is damaged: its checksum does not fit")
-    if data["format"] != FORMAT:
-        raise RunError(f"{path} has format {data['format']!r}; this version reads {FORMAT}")
     for name, each in data["runs"].items():
         _check_place(path, name, each)
     return data
@@ -243,10 +238,7 @@ def _same(folder: Path, listed: Mapping[str, Any], entry: Entry) -> bool:
 def _bytes(folder: Path, name: str, listed: Mapping[str, Any]) -> bytes:
     """A run's file, whole."""
     path = folder / str(listed["file"])
-    try:
-        data = read_bytes(path)
-    except OSError as error:
-        raise RunError(f"{path} cannot be read: {reason(error)}; it holds {name}") from None
+    data = read_file(path, RunError)
     if _sum(data) != listed["sha256"]:
         raise RunError(f"{path} is damaged: its checksum does not fit; it holds {name}")
     return data

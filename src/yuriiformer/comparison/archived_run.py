@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -24,16 +23,14 @@ from yuriiformer.reading import (
     Each,
     count,
     gunzipped,
-    has_form,
     number_or_text,
-    parse_json,
+    object_in,
     plain_text,
     problem_of,
-    read_bytes,
-    reason,
+    read_file,
 )
 from yuriiformer.runs.folder import CONFIG
-from yuriiformer.runs.metrics import Curves
+from yuriiformer.runs.metrics import Curves, without_nan
 from yuriiformer.runs.run import SAMPLES_FORM, Run, TaskScore, with_all_fields
 
 ENDING = ".json.gz"
@@ -102,19 +99,15 @@ def pack_run(run: Run) -> bytes:
 
 def read_packed(path: Path) -> Run:
     """A run from its file; an error names a damaged one."""
-    try:
-        packed = read_bytes(path)
-    except OSError as error:
-        raise RunError(f"{path} cannot be read: {reason(error)}") from None
-    return unpack_run(packed, path)
+    return unpack_run(read_file(path, RunError), path)
 
 
 def unpack_run(packed: bytes, path: Path) -> Run:
     try:
-        data = parse_json(gunzipped(packed))
-    except (EOFError, ValueError, RecursionError, zlib.error) as error:
+        raw = gunzipped(packed)
+    except (EOFError, ValueError, zlib.error) as error:
         raise RunError(f"{path} is damaged: {one_line(error):.120}") from None
-    has_form(path, data, FORM, RunError)
+    data = object_in(raw, path, FORM, RunError)
     records = data["records"]
     for names in (("step", "loss", "seconds", "tokens_per_second"), ("val_step", "val_loss")):
         if len({len(records[name]) for name in names}) > 1:
@@ -192,8 +185,8 @@ def _moments(count: int) -> list[int]:
 
 
 def _texts(values: Any) -> list[Any]:
-    """JSON has no NaN and no infinity: they are text."""
-    return [float(v) if math.isfinite(v) else str(float(v)) for v in values]
+    found: list[Any] = without_nan([float(value) for value in values])
+    return found
 
 
 Moments = Sequence[tuple[int, Mapping[str, Sequence[float]]]]

@@ -10,8 +10,6 @@ failures.json                 runs whose last attempt failed, and why
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,11 +19,11 @@ from typing import Any, get_args
 
 from yuriiformer.comparison.archived_run import ENDING
 from yuriiformer.comparison.arms import ArmSpec, check_names
-from yuriiformer.comparison.study import Direction, Metric, Study, grown
+from yuriiformer.comparison.study import HYPOTHESIS, Metric, Study, grown
 from yuriiformer.config import TrainConfig, differences
 from yuriiformer.display.columns import printable
 from yuriiformer.errors import ConfigError, RunError, YuriiError, one_line
-from yuriiformer.files import claim_folder, read_json, write_json
+from yuriiformer.files import claim_folder, lock_file, read_json, write_json
 from yuriiformer.reading import (
     Each,
     count,
@@ -52,16 +50,7 @@ STUDY: dict[str, Any] = {
         "families": Each(str),
         "seeds": [int],
         "arms": [{"label": plain_text}],
-        "hypotheses": [
-            {
-                "claim": plain_text,
-                "arm": plain_text,
-                "against": plain_text,
-                "direction?": one_of(*get_args(Direction)),
-                "difference?": float,
-                "family?": str,
-            }
-        ],
+        "hypotheses": [HYPOTHESIS],
     },
     "history": [
         {
@@ -178,22 +167,17 @@ class SuiteFolder:
         claim_folder(self.path, _begun, "a suite")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = os.fdopen(
-                os.open(self.path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "ab"
-            )
+            lock = lock_file(self.path / ".lock")
         except OSError as error:
             raise RunError(f"{self.path} cannot be written: {error}") from None
+        if lock is None:
+            raise RunError(f"another process is running the suite {self.path}")
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RunError(f"another process is running the suite {self.path}") from None
             yield
 
     def read(self) -> dict[str, Any]:
-        data = read_object(self.file, {**DEFINITION, "data": {"folder": path_text}}, RunError)
-        if data["format"] != FORMAT:
-            raise RunError(f"{self.file} has format {data['format']!r}; this reads {FORMAT}")
+        form = {**DEFINITION, "data": {"folder": path_text}}
+        data = read_object(self.file, form, RunError, FORMAT)
         return {"threads": None, "commands": [], **data}
 
     def failures(self) -> dict[str, str]:

@@ -20,17 +20,55 @@ from yuriiformer.comparison.arms import (
     slug,
     vary,
 )
-from yuriiformer.errors import ConfigError, YuriiError, did_you_mean, one_line
+from yuriiformer.errors import ConfigError, YuriiError, brief, did_you_mean, one_line
 from yuriiformer.methods.references import get_rule, get_rules
 from yuriiformer.methods.rule import Rule
-from yuriiformer.reading import MOST_TOML, parse_toml, read_bytes, reason
+from yuriiformer.reading import (
+    MOST_TOML,
+    Each,
+    one_of,
+    parse_toml,
+    plain_text,
+    problem_of,
+    read_file,
+)
 from yuriiformer.training.presets import PRESETS
 
 Direction = Literal["lower", "higher", "equal"]
 Metric = Literal["final", "exact", "best"]
-ARM_KEYS = "label rule rules equations streams coefficients settings grid why".split()
 FIXED = "title question preset metric settings baseline families".split()  # once it has begun
-KEYS = "title question preset metric settings seeds baseline grid arms families hypotheses".split()
+ARM: dict[str, Any] = {
+    "label?": str,
+    "rule?": str,
+    "rules?": [str],
+    "equations?": str,
+    "streams?": dict,
+    "coefficients?": dict,
+    "settings?": dict,
+    "grid?": Each(list),
+    "why?": str,
+}
+HYPOTHESIS: dict[str, Any] = {
+    "claim": plain_text,
+    "arm": plain_text,
+    "against": plain_text,
+    "direction?": one_of(*get_args(Direction)),
+    "difference?": float,
+    "family?": str,
+}
+FORM: dict[str, Any] = {  # of a study's file
+    "title?": str,
+    "question?": str,
+    "preset?": str,
+    "metric?": one_of(*get_args(Metric)),
+    "settings?": dict,
+    "seeds?": (str, [int]),
+    "baseline?": str,
+    "grid?": Each(list),
+    "arms": [ARM],
+    "families?": Each(str),
+    "hypotheses?": [HYPOTHESIS],
+}
 
 
 @dataclass(frozen=True)
@@ -75,13 +113,9 @@ class Study:
 
 def read_study(path: Path) -> Study:
     """From a TOML file; errors name it."""
+    raw = read_file(path, ConfigError, MOST_TOML, missing=f"no study {str(path)!r}")
     try:
-        raw = read_bytes(path, MOST_TOML)
         text, data = raw.decode("utf-8-sig"), parse_toml(raw)
-    except FileNotFoundError:
-        raise ConfigError(f"no study {str(path)!r}") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {reason(error)}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not a study: {one_line(error):.160}") from None
     try:
@@ -91,33 +125,28 @@ def read_study(path: Path) -> Study:
 
 
 def _study(path: Path, text: str, data: Mapping[str, Any]) -> Study:
-    _known(data, KEYS, "the study")
-    preset = _text(data, "preset", "tales-tiny")
+    _check_form(data)
+    preset, metric = data.get("preset", "tales-tiny"), data.get("metric", "final")
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}")
-    metric, grid = _choice(data, "metric", Metric, "final"), _table(data, "grid")
-    arms = [arm for entry in _list(data, "arms", dict) for arm in _arms(path, entry, grid)]
-    if not arms:
-        raise ConfigError("it has no arms: [[arms]] with a label and a rule")
+    arms = [arm for entry in data["arms"] for arm in _arms(path, entry, data.get("grid", {}))]
     check_names([arm.entry() for arm in arms])
     labels = [arm.label for arm in arms]
     baseline = data.get("baseline")
     if baseline is not None and baseline not in labels:
         raise ConfigError(f"the baseline {baseline!r} is no arm{_hint(baseline, labels)}")
-    families = {str(name): str(words) for name, words in _table(data, "families").items()}
-    hypotheses = [
-        _hypothesis(number, entry, labels)
-        for number, entry in enumerate(_list(data, "hypotheses", dict), 1)
-    ]
+    families = data.get("families", {})
+    entries = enumerate(data.get("hypotheses", []), 1)
+    hypotheses = [_hypothesis(number, entry, labels) for number, entry in entries]
     _check_hypotheses(hypotheses, families)
-    settings = parse_settings(_table(data, "settings"))
+    settings = parse_settings(data.get("settings", {}))
     if metric == "exact":
         settings = {"exact": True, **settings}
     return Study(
         path=path,
         text=text,
-        title=_text(data, "title", path.stem),
-        question=_text(data, "question", ""),
+        title=data.get("title", path.stem),
+        question=data.get("question", ""),
         preset=preset,
         metric=metric,
         settings=settings,
@@ -129,9 +158,25 @@ def _study(path: Path, text: str, data: Mapping[str, Any]) -> Study:
     )
 
 
+def _check_form(data: Mapping[str, Any]) -> None:
+    """That the file has the form of a study, and no key besides."""
+    if not data.get("arms"):
+        raise ConfigError("it has no arms: [[arms]] with a label and a rule")
+    wrong = problem_of(data, FORM)
+    if wrong:
+        raise ConfigError(wrong)
+    parts = [(data, FORM, "the study")]
+    parts += [(arm, ARM, "an arm") for arm in data["arms"]]
+    parts += [(each, HYPOTHESIS, "a hypothesis") for each in data.get("hypotheses", [])]
+    for part, form, what in parts:
+        known = [key.removesuffix("?") for key in form]
+        for key in part:
+            if key not in known:
+                raise ConfigError(f"{what} has an unknown key {key!r}{_hint(key, known)}")
+
+
 def _arms(path: Path, entry: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[ArmSpec]:
     """Those of one entry: a rule under a label, or several under their own labels."""
-    _known(entry, ARM_KEYS, "an arm")
     what = [key for key in ("rule", "rules", "equations") if key in entry]
     name = repr(entry.get("label", entry.get("rules", "")))
     if len(what) != 1:
@@ -142,30 +187,27 @@ def _arms(path: Path, entry: Mapping[str, Any], grid: Mapping[str, Any]) -> Iter
         raise ConfigError(f"arm {name}: several rules have their own labels; leave label out")
     if what != ["equations"] and ("streams" in entry or "coefficients" in entry):
         raise ConfigError(f"arm {name}: streams and coefficients go with equations")
-    settings = parse_settings(_table(entry, "settings"))
-    why = _text(entry, "why", "")
-    axes = {**grid, **_table(entry, "grid")}
+    settings = parse_settings(entry.get("settings", {}))
+    axes = {**grid, **entry.get("grid", {})}
     for rule in _rules(path, entry, what[0]):
-        label = _text(entry, "label", rule.label)
-        folder = slug(label if "label" in entry else rule.name)
-        arm = ArmSpec(label, folder, rule, settings, why)
+        label, folder = entry.get("label", rule.label), slug(entry.get("label", rule.name))
+        arm = ArmSpec(label, folder, rule, settings, entry.get("why", ""))
         for point in _points(axes):
             yield vary(arm, point)
 
 
 def _rules(path: Path, entry: Mapping[str, Any], what: str) -> list[Rule]:
     if what == "equations":
-        options = {key: entry[key] for key in ("streams", "coefficients") if key in entry}
-        text, label = _text(entry, "equations", ""), _text(entry, "label", "")
-        note = _text(entry, "why", "")
-        data = {"name": slug(label), "label": label, "equations": text, "note": note}
-        return [Rule.from_dict({**data, **options}, source=f"arm {label!r}")]
+        label = entry["label"]
+        kept = ("label", "equations", "streams", "coefficients")
+        data = {key: entry[key] for key in kept if key in entry}
+        named = {"name": slug(label), "note": entry.get("why", ""), **data}
+        return [Rule.from_dict(named, source=f"arm {label!r}")]
     if what == "rule":
-        return [get_rule(_found(path, _text(entry, "rule", "")))]
-    names = _list(entry, "rules", str)
-    if not names:
+        return [get_rule(_found(path, entry["rule"]))]
+    if not entry["rules"]:
         raise ConfigError("rules = [] names no rule")
-    return [rule for name in names for rule in get_rules(_found(path, name))]
+    return [rule for name in entry["rules"] for rule in get_rules(_found(path, name))]
 
 
 def _found(path: Path, reference: str) -> str:
@@ -178,26 +220,23 @@ def _found(path: Path, reference: str) -> str:
 def _points(axes: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Any], ...]]:
     """All combinations of a grid's values."""
     for name, values in axes.items():
-        if not isinstance(values, list) or not values:
-            raise ConfigError(f"grid: {name} must be a list of values, not {values!r:.40}")
+        if not values:
+            raise ConfigError(f"grid: {name} has no values")
     yield from itertools.product(*([(name, v) for v in values] for name, values in axes.items()))
 
 
 def _seeds(value: Any) -> list[int]:
     if isinstance(value, str):
         return parse_seeds(value)
-    whole = isinstance(value, list) and all(type(each) is int for each in value)
-    if not whole or not value or len(set(value)) < len(value):
+    if not value or len(set(value)) < len(value):
         raise ConfigError(f"seeds must be a list of different whole numbers, not {value!r:.60}")
     return list(value)
 
 
 def _hypothesis(number: int, entry: Mapping[str, Any], labels: Sequence[str]) -> Hypothesis:
     what = f"hypothesis {number}"
-    _known(entry, list(Hypothesis.__dataclass_fields__), what)
-    for key in ("claim", "arm", "against"):
-        if not _text(entry, key, "", what).strip():
-            raise ConfigError(f"{what} has no {key!r}")
+    if not entry["claim"].strip():
+        raise ConfigError(f"{what} has an empty claim")
     for key in ("arm", "against"):
         if entry[key] not in labels:
             raise ConfigError(
@@ -206,16 +245,14 @@ def _hypothesis(number: int, entry: Mapping[str, Any], labels: Sequence[str]) ->
             )
     if entry["arm"] == entry["against"]:
         raise ConfigError(f"{what} compares {entry['arm']!r} with itself")
-    direction = _choice(entry, "direction", Direction, "lower", what)
-    size = entry.get("difference", 0.0)
-    if isinstance(size, bool) or not isinstance(size, int | float) or not 0 <= size < 1e6:
+    size = float(entry.get("difference", 0.0))
+    if not 0 <= size < 1e6:
         raise ConfigError(f"{what}: difference must be a number of nats from 0 on, not {size!r}")
-    if direction == "equal" and size == 0:
+    if entry.get("direction") == "equal" and size == 0:
         raise ConfigError(
             f"{what}: 'equal' needs difference > 0, the largest that still counts as equal"
         )
-    _text(entry, "family", "main", what)
-    return Hypothesis(**{**entry, "difference": float(size)})
+    return Hypothesis(**{**entry, "difference": size})
 
 
 def _check_hypotheses(hypotheses: Sequence[Hypothesis], families: Mapping[str, str]) -> None:
@@ -239,50 +276,15 @@ def _check_hypotheses(hypotheses: Sequence[Hypothesis], families: Mapping[str, s
             )
 
 
-def _known(data: Mapping[str, Any], keys: Sequence[str], what: str) -> None:
-    for key in data:
-        if key not in keys:
-            raise ConfigError(f"{what} has an unknown key {key!r}{_hint(key, keys)}")
-
-
 def _hint(word: object, known: Sequence[str]) -> str:
     return did_you_mean(str(word), known) or f"; there are {', '.join(known)}"
-
-
-def _text(data: Mapping[str, Any], key: str, default: str, what: str = "") -> str:
-    value = data.get(key, default)
-    if not isinstance(value, str):
-        raise ConfigError(f"{f'{what}: ' if what else ''}{key} must be text, not {value!r:.40}")
-    return value
-
-
-def _choice(data: Mapping[str, Any], key: str, kind: Any, default: str, what: str = "") -> Any:
-    value = data.get(key, default)
-    if value not in get_args(kind):
-        words = ", ".join(get_args(kind))
-        raise ConfigError(f"{f'{what}: ' if what else ''}{key} {value!r} is not one of {words}")
-    return value
-
-
-def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = data.get(key, {})
-    if not isinstance(value, dict):
-        raise ConfigError(f"{key} must be a table, not {value!r:.40}")
-    return value
-
-
-def _list(data: Mapping[str, Any], key: str, kind: type) -> list[Any]:
-    value = data.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(each, kind) for each in value):
-        raise ConfigError(f"{key} must be a list of {'tables' if kind is dict else 'texts'}")
-    return value
 
 
 def grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
     """What a study's new definition adds to the one that has begun; other changes are errors."""
     for key in FIXED:
         if before[key] != after[key]:
-            raise ConfigError(f"{key} changed from {_short(before[key])} to {_short(after[key])}")
+            raise ConfigError(f"{key} changed from {brief(before[key])} to {brief(after[key])}")
     added = {}
     for key, title in {"arms": "label", "seeds": None, "hypotheses": "claim"}.items():
         old, now = (
@@ -295,8 +297,3 @@ def grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list
                 raise ConfigError(f"{name!r} changed in its {key}")
         added[key] = [each for name, each in now.items() if name not in old]
     return added
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

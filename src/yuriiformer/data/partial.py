@@ -8,7 +8,6 @@ step, so an unfinished folder never has the name of a finished one.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from contextlib import suppress
@@ -19,7 +18,14 @@ from typing import IO, Any
 from yuriiformer.data.records import Split
 from yuriiformer.data.tokenizers import TOKENIZER_FILE
 from yuriiformer.errors import DataError
-from yuriiformer.files import claim_folder, new_file, read_json, sync_folder, write_json
+from yuriiformer.files import (
+    claim_folder,
+    lock_file,
+    new_file,
+    read_json,
+    sync_folder,
+    write_json,
+)
 from yuriiformer.reading import count, read_object
 
 SPLITS: tuple[Split, Split] = ("train", "val")
@@ -101,13 +107,10 @@ class Partial:
     def _take(self) -> None:
         """Make the folder and lock it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.folder / LOCK, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        self._lock = os.fdopen(lock, "wb")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise DataError(f"another process is preparing {self.out} right now") from None
+        lock = lock_file(self.folder / LOCK)
+        if lock is None:
+            raise DataError(f"another process is preparing {self.out} right now")
+        self._lock = lock
 
     def _clear(self) -> None:
         """Remove what a preparation wrote, and nothing else."""
@@ -148,8 +151,10 @@ class Partial:
         self.commit()
 
     def _load(self, name: str, form: Any) -> dict[str, Any]:
-        fix = "use --restart to begin anew"
-        return read_object(self.folder / name, form, DataError, fix)
+        try:
+            return read_object(self.folder / name, form, DataError)
+        except DataError as error:
+            raise DataError(f"{error}: use --restart to begin anew") from None
 
     def _same_plan(self, before: dict[str, Any]) -> None:
         differs = sorted(key for key in before if before[key] != self.plan.get(key))

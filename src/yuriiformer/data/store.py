@@ -168,9 +168,7 @@ def _read_meta(folder: Path) -> dict[str, Any] | None:
     path = folder / META
     if not path.is_file():
         return None
-    meta = read_object(path, _FORM, DataError)
-    if meta["format"] != FORMAT:
-        raise DataError(f"{path} has format {meta['format']!r}; this version reads {FORMAT}")
+    meta = read_object(path, _FORM, DataError, FORMAT)
     known = meta["tokenizer"]
     if not 0 < known["vocab_size"] <= MAX_VOCABULARY or known["end_of_text"] >= MAX_VOCABULARY:
         raise DataError(f"{path} is damaged: token files hold numbers below {MAX_VOCABULARY:,}")

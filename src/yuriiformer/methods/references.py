@@ -20,7 +20,7 @@ from typing import Any
 from yuriiformer.errors import RuleError, brief, one_line
 from yuriiformer.methods.catalog import GROUPS, rules
 from yuriiformer.methods.rule import Rule
-from yuriiformer.reading import MOST_TOML, parse_toml, read_bytes, reason
+from yuriiformer.reading import MOST_TOML, parse_toml, read_file
 
 
 def get_rule(reference: str | os.PathLike[str] | Rule) -> Rule:
@@ -45,17 +45,9 @@ def get_rules(name: str) -> list[Rule]:
 def load_rule(path: str | os.PathLike[str]) -> Rule:
     """A rule from a TOML file; errors say where in the file."""
     path = Path(path)
+    raw = read_file(path, RuleError, MOST_TOML, missing=f"no rule file {str(path)!r}")
     try:
-        raw = read_bytes(path, MOST_TOML)
-        text = raw.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise RuleError(f"no rule file {str(path)!r}") from None
-    except OSError as error:
-        raise RuleError(f"rule file {str(path)!r} cannot be read: {reason(error)}") from None
-    except ValueError as error:
-        raise RuleError(f"rule file {str(path)!r} cannot be read: {one_line(error)}") from None
-    try:
-        data = parse_toml(raw)
+        text, data = raw.decode("utf-8-sig"), parse_toml(raw)
     except (ValueError, RecursionError) as error:
         raise RuleError(f"{path}: not TOML: {one_line(error):.160}") from None
     try:

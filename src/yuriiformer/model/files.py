@@ -213,11 +213,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     for file in (path, folder / WEIGHTS):
         if not file.is_file():
             raise ModelFileError(f"{folder} is not a model folder: it has no {file.name}")
-    data = read_object(path, FORM, ModelFileError)
-    if data["format"] != FORMAT:
-        raise ModelFileError(
-            f"{path} has format {data['format']!r}; this version reads {FORMAT}: update yuriiformer"
-        )
+    data = read_object(path, FORM, ModelFileError, FORMAT)
     if sha256_of_json(data["config"]) != data["config_sha256"]:
         raise ModelFileError(
             f"{path} is damaged or was edited (the SHA-256 of its 'config' differs): save or copy "

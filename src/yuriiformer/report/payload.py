@@ -6,6 +6,7 @@ import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -233,8 +234,9 @@ def repeat_command(run: Run) -> str:
     return shlex.join([*words, "--out", "again"])
 
 
+@cache
 def diagram(rule: Rule) -> str:
-    """The block's drawing as SVG."""
+    """The block's drawing as SVG; arms that differ in their settings share it."""
     from yuriiformer.methods.drawing.diagram import draw_rule  # noqa: PLC0415  matplotlib takes a second
 
     with tempfile.TemporaryDirectory() as folder:

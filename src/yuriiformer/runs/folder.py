@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 from yuriiformer.errors import CheckpointError, RunError
-from yuriiformer.files import claim_folder, write_json
+from yuriiformer.files import claim_folder, lock_file, write_json
 from yuriiformer.reading import Each, count, path_text, read_object, reason
 
 FORMAT = 1
@@ -89,15 +88,11 @@ class RunFolder:
             )
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-            self._lock = os.fdopen(handle, "r+b")
+            self._lock = lock_file(self.path / ".lock")
         except OSError as error:
             raise RunError(f"{self.path} cannot be written: {error}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise RunError(f"another process is training into {self.path} right now") from None
+        if self._lock is None:
+            raise RunError(f"another process is training into {self.path} right now")
         self._lock.truncate(0)
         self._lock.write(job.encode())
         self._lock.flush()
@@ -139,10 +134,5 @@ class RunFolder:
     def read_config(self) -> dict[str, Any]:
         if not self.exists:
             raise RunError(f"no run in {str(self.path)!r}: it has no config.json")
-        data = read_object(self.config_file, CONFIG, RunError)
-        if data["format"] != FORMAT:
-            raise RunError(
-                f"{self.config_file} has format {data['format']!r}; this version reads {FORMAT}"
-            )
-        self._config = data
-        return data
+        self._config = read_object(self.config_file, CONFIG, RunError, FORMAT)
+        return self._config

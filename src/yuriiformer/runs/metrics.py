@@ -43,7 +43,7 @@ class MetricsFile:
 
     def add(self, record: Record) -> str | None:
         """Write a record; returns the problem if it could not be written yet."""
-        line = json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n"
+        line = json.dumps(without_nan(record), ensure_ascii=False, allow_nan=False) + "\n"
         self._waiting += line.encode()
         try:
             self._write()
@@ -68,12 +68,12 @@ class MetricsFile:
         self._file.close()
 
 
-def _plain(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     """JSON has no NaN and no infinity: they are written as text."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: without_nan(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [without_nan(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

@@ -78,7 +78,7 @@ def vocabulary_of(
     return stored_config(folder.path).model if begun else None
 
 
-def check_tokens(store: TokenStore, source: LoadedModel) -> None:
+def check_vocabulary(store: TokenStore, source: LoadedModel) -> None:
     """That the data are in the model's tokens."""
     has = source.model.config
     try:
@@ -125,15 +125,6 @@ def source_windows(config: TrainConfig, store: TokenStore, source: LoadedModel) 
         return None
     context = min(config.model.context, source.model.config.context)
     return protocol_windows(store, context, config.validation.eval_sequences)
-
-
-def describe(source: LoadedModel) -> dict[str, Any]:
-    """Which model it is, for config.json."""
-    return {
-        "path": source.asked,
-        "model": source.about,
-        "rule": source.rule.to_dict(),
-    }
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ from yuriiformer.training.initial import (
     INIT,
     Initial,
     Jump,
-    check_tokens,
-    describe,
+    check_vocabulary,
     find_source,
     source_windows,
     vocabulary_of,
@@ -42,7 +41,7 @@ from yuriiformer.training.resume import Opened, check_changed, open_run
 from yuriiformer.training.state import Saver, State, check_space, restore, seed_generators
 from yuriiformer.training.step import Batches, build_model
 from yuriiformer.training.stop import Stopper
-from yuriiformer.training.trainer import Outcome, Trainer
+from yuriiformer.training.trainer import Ending, Trainer
 
 # Compilation takes about half a minute on a CPU and gains some 5 %: it pays for runs of more than
 # some ten minutes at 100 GFLOP/s (benchmarks/training_step.py measures both).
@@ -133,7 +132,7 @@ def compiles(choice: Compile, device: torch.device, flops: float) -> bool:
 class Result:
     """How a run ended."""
 
-    outcome: Outcome
+    outcome: Ending
     state: State
     saturated: list[str]
     leads: bool  # whether this process is the one that speaks
@@ -174,10 +173,13 @@ def train(
     processes = here.processes
     speak = say if processes.leads else lambda text: None
     if source is not None:
-        check_tokens(here.store, source)
+        check_vocabulary(here.store, source)
         check_fits(here.config.model, source.model.config)
     with Stopper(speak) as stopper, _settled(here), closing(folder):
-        told = {} if source is None else {INIT: describe(source)}
+        told: dict[str, Any] = {}
+        if source is not None:
+            named = {"path": source.asked, "model": source.about, "rule": source.rule.to_dict()}
+            told = {INIT: named}
         opened = processes.led(lambda: _begin(here, folder, told, resume, allow_changed, speak))
         model = build_model(here.config, here.config.recipe.seed).to(processes.device)
         initial = None if source is None else _take_over(here, folder, model, source, speak)

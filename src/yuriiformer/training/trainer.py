@@ -27,7 +27,7 @@ from yuriiformer.training.state import Saver, State
 from yuriiformer.training.step import Batches, StepResult, accumulate, train_step
 from yuriiformer.training.stop import Stopper
 
-Outcome = Literal["finished", "stopped"]
+Ending = Literal["finished", "stopped"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Trainer:
     journal: Journal
     state: State
 
-    def run(self) -> Outcome:
+    def run(self) -> Ending:
         steps = self.config.recipe.steps
         done = self.state.step >= steps and self.state.pending is None
         if self.processes.share(self.processes.leads and done and self._final_stands()):
@@ -239,7 +239,7 @@ class Trainer:
                 raise
             self.journal.say(f"{error}; the checkpoint before it stands, and training continues")
 
-    def _stop(self) -> Outcome:
+    def _stop(self) -> Ending:
         self.save(hard=True)
         self.processes.wait()
         return "stopped"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from yuriiformer.methods.drawing.equations import Indices, LatexWriter
-from yuriiformer.methods.drawing.terms import Splitter, Term, function_label, peel, sum_of_gains
+from yuriiformer.methods.drawing.terms import SumSplitter, Term, function_label, peel, sum_of_gains
 from yuriiformer.methods.parse import NORMS, ORACLES
 from yuriiformer.methods.passes import Query, Step
 from yuriiformer.methods.rule import Rule
@@ -125,7 +125,7 @@ class _Builder:
         self.diagram = Diagram(rule.label, _lanes(rule, self.scalars))
         self.indices = Indices(rule)
         self.writer = LatexWriter(self.indices)
-        self.splitter = Splitter(self.writer, self.is_tensor)
+        self.splitter = SumSplitter(self.writer, self.is_tensor)
         self.row = 1.0
         self.answers: dict[str, str] = {}  # an oracle's answer -> the lane it stands in
         self.top: dict[str, float] = {}  # lanes with a value on them: where its wire begins

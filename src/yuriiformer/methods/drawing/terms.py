@@ -18,7 +18,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Splitter:
+class SumSplitter:
     """Splits sums into terms. ``is_tensor``: whether a name is a tensor, or a scalar factor."""
 
     writer: Writer

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import zstandard
 
-from yuriiformer.data import records, sources
+from yuriiformer.data import records, sources, tokenizers
+from yuriiformer.data.prepare import prepare
 from yuriiformer.data.records import unpacked
 from yuriiformer.data.sources import Files
+from yuriiformer.data.splitting import cut_place
 from yuriiformer.data.tales.grammar import story
 from yuriiformer.data.tokenizers import GPT2, LONG_RUN, TrainedBPE, gpt2_tokenizer, short_runs
 from yuriiformer.errors import DataError
@@ -50,6 +52,48 @@ def test_a_document_without_end_is_refused(tmp_path, monkeypatch, name):
     (tmp_path / name).write_bytes(pack(raw))
     with pytest.raises(DataError, match=r"a\..*: a document of more than"):
         list(Files((tmp_path / name,)).chunks())
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_a_file_of_one_document_takes_a_few_times_its_size(tmp_path, pack):
+    raw = "\n\n".join(story(0, index) for index in range(4000)).encode()
+    path = tmp_path / ("a.txt.gz" if pack is gzip.compress else "a.txt.zst")
+    path.write_bytes(pack(raw))
+    tracemalloc.start()
+    meta = prepare(path, tmp_path / "out", tokenizer="bytes")
+    assert tracemalloc.get_traced_memory()[1] < 7.5 * len(raw)  # the tokens alone take two
+    tracemalloc.stop()
+    assert sum(each["text_bytes"] for each in meta["splits"].values()) == len(raw)
+
+
+class Sliced(str):
+    """Counts the copies that are made of its parts."""
+
+    copies = 0
+
+    def __getitem__(self, place):
+        Sliced.copies += 1
+        return super().__getitem__(place)
+
+
+def test_a_book_is_not_copied_for_each_of_its_paragraphs():
+    """Then the time to cut it grows with the square of its length."""
+    assert cut_place(Sliced("word\n\n" * 20_000), 0.5) == 60_000
+    assert Sliced.copies < 10
+
+
+def test_a_long_document_is_encoded_in_pieces_with_the_same_tokens(monkeypatch):
+    tales = [story(0, index) for index in range(60)]
+    whole = "\n\n".join(tales) + "  x\n \n don't 12 ½ 3\u00a04 --- é\u0301 \u3000 z\tq"
+    trained = TrainedBPE.train([whole], 300)
+    expected = trained.encode(whole)
+    for size in (1, 7, 1000):
+        monkeypatch.setattr(tokenizers, "PIECE", size)
+        cut = list(tokenizers.pieces(whole))
+        assert "".join(cut) == whole
+        assert len(cut) > len(whole) / (size + 20)
+        assert trained.encode(whole) == expected
+        assert TrainedBPE.train([whole], 300).to_text() == trained.to_text()
 
 
 def test_long_runs_are_taken_in_pieces():

@@ -96,18 +96,17 @@ def tokenize_chunk(chunk: Chunk, settings: Settings, tokenizer: Tokenizer) -> Wr
     """Read a chunk and turn its documents into the bytes of both files."""
     reader = ChunkReader(strict=settings.strict)
     documents = reader.documents(chunk)
+    result = Written({}, empty=sum(not text for text in documents), invalid=reader.invalid)
     parts = settings.splitter.parts(chunk, documents)
+    del documents  # a long document is not kept twice
     tokens = tokenizer.encode_batch([text for _, text in parts])
-    mark = np.array([tokenizer.end_of_text], dtype=np.uint16)
+    mark = np.array([tokenizer.end_of_text], dtype="<u2")
     pieces: dict[Split, list[Any]] = {split: [] for split in SPLITS}
-    result = Written({})
     for (split, text), ids in zip(parts, tokens, strict=True):
-        pieces[split] += [ids, mark] if settings.end_mark == "after" else [mark, ids]
+        plain = ids.astype("<u2", copy=False)
+        pieces[split] += [plain, mark] if settings.end_mark == "after" else [mark, plain]
         result.tallies[split].add(Tally(1, len(ids) + 1, len(text.encode())))
-    for split, arrays in pieces.items():
-        whole = np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.uint16)
-        result.data[split] = whole.astype("<u2").tobytes()
-    result.empty, result.invalid = sum(not text for text in documents), reader.invalid
+    result.data.update({split: b"".join(arrays) for split, arrays in pieces.items()})
     return result
 
 

@@ -196,7 +196,9 @@ def _between_marks(file: IO[bytes]) -> Iterator[tuple[int, bytes, bool]]:
             start = end + len(MARKER)
         place += start
         del rest[:start]
-    yield place, bytes(rest), False
+    last = bytes(rest)
+    rest.clear()  # a file that is one document is not kept twice
+    yield place, last, False
 
 
 def _stripped(place: int, document: bytes) -> tuple[int, bytes]:

@@ -35,15 +35,15 @@ def is_validation(seed: int, index: Any, fraction: float) -> Any:
 def cut_place(text: str, fraction: float) -> int:
     """Where the last ``fraction`` of a text begins: at a paragraph if one begins near there, or
     else at a line, a sentence, a word. The text's length if it is too short to be cut."""
-    end = len(text.rstrip())
+    start, end = len(text) - len(text.lstrip()), len(text.rstrip())
     share = round(end * fraction)
     wanted, reach = end - share, share // 2
     for pattern in _BREAKS:
         found = [match.end() for match in pattern.finditer(text, wanted - reach, wanted + reach)]
-        places = [place for place in found if text[:place].strip() and place < end]
+        places = [place for place in found if start < place < end]
         if places:
             return min(places, key=lambda place: abs(place - wanted))
-    return wanted if share and text[:wanted].strip() else len(text)
+    return wanted if share and start < wanted else len(text)
 
 
 @dataclass(frozen=True)

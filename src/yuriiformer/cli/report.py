@@ -77,7 +77,7 @@ def run(arguments: list[str]) -> int:
         _tables(comparisons, out)
         write_page(PAGE, payload(comparisons, extras), out / "report.html")
         if flags.figures:
-            from yuriiformer.report.figures import write_figures  # noqa: PLC0415  matplotlib
+            from yuriiformer.report.figures import write_figures
 
             write_figures(comparisons, out / "figures", formats=flags.formats)
     except OSError as error:
@@ -95,7 +95,7 @@ def _is_report(folder: Path) -> bool:
 
 def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """Of every arm's first run, by its folder."""
-    from yuriiformer.comparison.samples import SampleSettings, samples_of, shown  # noqa: PLC0415  torch
+    from yuriiformer.comparison.samples import SampleSettings, samples_of, shown
 
     sampling = SampleSettings(
         flags.prompt,

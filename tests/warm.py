@@ -8,6 +8,8 @@ import torch._dynamo  # the first step of an optimiser does
 import tests.launcher
 import yuriiformer.cli.suite
 import yuriiformer.cli.train
+import yuriiformer.runs.loading  # commands import these when their work begins
+import yuriiformer.training.resume
 import yuriiformer.training.session
 
 torch.set_num_threads(1)

@@ -98,17 +98,6 @@ def test_help_names_every_command(capsys):
     assert yf.__version__ in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["rules"], ["rules", "show", "gd-euler"]])
-def test_rules_do_not_wait_for_torch(arguments):
-    code = f"""
-import sys
-from yuriiformer.cli.main import main
-assert main({arguments!r}) == 0
-assert "torch" not in sys.modules and "matplotlib" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
 def test_a_reader_that_goes_away_is_no_error():
     yurii = Path(sys.executable).with_name("yurii")
     command = f"'{yurii}' rules --json | head -1"

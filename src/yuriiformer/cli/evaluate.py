@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -17,15 +17,10 @@ from yuriiformer.cli.parsing import parse_flags, print_remarks
 from yuriiformer.comparison.paper import is_papers, paper_downstream, paper_preset, task_references
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import ConfigError, RunError, whole_number
-from yuriiformer.evaluation.evaluate import (
-    Evaluator,
-    check_tasks,
-    tasks_text,
-    validation_text,
-)
-from yuriiformer.evaluation.local_tasks import parse_tasks
-from yuriiformer.evaluation.scoring import BATCH_TOKENS
-from yuriiformer.runs.loading import LoadedModel
+from yuriiformer.evaluation.local_tasks import BATCH_TOKENS, parse_tasks
+
+if TYPE_CHECKING:
+    from yuriiformer.runs.loading import LoadedModel
 
 
 @dataclass(frozen=True)
@@ -67,6 +62,9 @@ def run(arguments: list[str]) -> int:
     tasks = parse_tasks(flags.tasks) if flags.tasks else []
     if not tasks and not flags.validation:
         raise ConfigError("nothing to do: --no-validation without --tasks")
+
+    from yuriiformer.evaluation.evaluate import Evaluator, check_tasks, tasks_text, validation_text
+
     check_tasks(tasks, flags.tasks_data)
     evaluator = Evaluator.open(
         flags.model, flags.checkpoint, data=flags.data, out=flags.out, device=flags.device

@@ -33,7 +33,7 @@ def run(arguments: list[str]) -> None:
     empty = Flags(tyro.MISSING, tyro.MISSING)
     flags = parse_flags("yurii export", empty, arguments)
 
-    from yuriiformer.huggingface.export import export_run  # noqa: PLC0415  transformers are slow
+    from yuriiformer.huggingface.export import export_run
 
     tokenizer = export_run(
         flags.model, flags.folder, flags.checkpoint, data=flags.data, kind=flags.kind

@@ -27,8 +27,8 @@ def run(arguments: list[str]) -> None:
     empty = Flags(tyro.MISSING, tyro.MISSING)
     flags = parse_flags("yurii import", empty, arguments)
 
-    from yuriiformer.model.files import save_model  # noqa: PLC0415  torch is slow
-    from yuriiformer.runs.loading import open_model  # noqa: PLC0415
+    from yuriiformer.model.files import save_model
+    from yuriiformer.runs.loading import open_model
 
     loaded = open_model(flags.source)
     model = loaded.model

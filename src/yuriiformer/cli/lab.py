@@ -71,8 +71,8 @@ def quadratic(
         figures: draw them.
         formats: of the figures.
     """
-    from yuriiformer.lab.results import QuadraticLab, quadratic_results  # noqa: PLC0415
-    from yuriiformer.lab.run import parse_given  # noqa: PLC0415  imports torch
+    from yuriiformer.lab.results import QuadraticLab, quadratic_results
+    from yuriiformer.lab.run import parse_given
 
     chosen = _chosen(rules, "quadratic", seed)
     if tune and norm:
@@ -125,8 +125,8 @@ def particles(
         figures: draw them.
         formats: of the figures.
     """
-    from yuriiformer.lab.results import ParticleLab, particle_results  # noqa: PLC0415
-    from yuriiformer.lab.run import parse_given  # noqa: PLC0415  imports torch
+    from yuriiformer.lab.results import ParticleLab, particle_results
+    from yuriiformer.lab.run import parse_given
 
     chosen = _chosen(rules, "particles", seed)
     options = ParticleLab(
@@ -145,7 +145,7 @@ def particles(
 
 
 def _chosen(names: tuple[str, ...], problem: str, seed: int) -> list[Rule]:
-    from yuriiformer.lab.run import default_rules, named_rules  # noqa: PLC0415
+    from yuriiformer.lab.run import default_rules, named_rules
 
     if not 0 <= seed < 2**63:
         raise ConfigError(f"--seed must be from 0 to 2^63 - 1, not {seed}")
@@ -162,7 +162,7 @@ def _finish(data: dict[str, Any], out: Path, formats: tuple[Format, ...]) -> Non
         raise RunError(f"{out} cannot be written to: {error.strerror or error}") from None
     written = []
     if formats:
-        from yuriiformer.lab.figures import write_lab_figures  # noqa: PLC0415  matplotlib
+        from yuriiformer.lab.figures import write_lab_figures
 
         written = write_lab_figures(data, out, formats)
     print(lab_text(data, shutil.get_terminal_size((120, 24)).columns))

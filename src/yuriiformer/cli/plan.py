@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
@@ -21,14 +21,12 @@ from yuriiformer.cli.parsing import (
     parse_known,
 )
 from yuriiformer.config import Recipe, TrainConfig, Validation
-from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError
 from yuriiformer.methods.catalog import rules as catalogue
 from yuriiformer.model.config import Precision
-from yuriiformer.planning.devices import HERE, Device, find_device, table, this_machine, time_steps
-from yuriiformer.planning.plan import MFU, Circumstances, make_plan
-from yuriiformer.planning.text import device_table, plan_page, plan_table
-from yuriiformer.training.session import fill_vocabulary
+
+if TYPE_CHECKING:
+    from yuriiformer.planning.plan import Circumstances
 
 PRESET, DEVICE = "tinystories-small", "h200"
 # Tokens to train on and in all, as the paper and the tokeniser count them.
@@ -101,6 +99,11 @@ def run(arguments: list[str]) -> int:
     machine = {each.name: getattr(base.machine, each.name) for each in fields(PlannedMachine)}
     empty = Flags(**default_flags(base, first, PRESET), machine=PlannedMachine(**machine))
     flags = parse_flags("yurii plan", empty, arguments)
+
+    from yuriiformer.planning.devices import HERE, table, time_steps
+    from yuriiformer.planning.plan import make_plan
+    from yuriiformer.planning.text import device_table, plan_page, plan_table
+
     if flags.devices:
         known = table().values()
         shown = [asdict(device) for device in known]
@@ -137,6 +140,9 @@ def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig
     model = model_config(flags.model, base.model, rule)
     config = TrainConfig(model, flags.recipe, flags.validation, machine, base.output)
     if flags.data is not None:
+        from yuriiformer.data.store import TokenStore
+        from yuriiformer.training.session import fill_vocabulary
+
         if flags.vocab_size is not None or flags.tokens is not None:
             raise ConfigError("--data tells the vocabulary and the tokens: leave those flags out")
         return fill_vocabulary(config, TokenStore.open(flags.data))
@@ -151,6 +157,9 @@ def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig
 
 
 def _circumstances(flags: Flags, config: TrainConfig) -> Circumstances:
+    from yuriiformer.planning.devices import HERE, Device, find_device, this_machine
+    from yuriiformer.planning.plan import MFU, Circumstances
+
     if flags.tokens is not None and flags.tokens < 1:
         raise ConfigError(f"tokens must be at least 1, not {flags.tokens}")
     mfu = MFU if flags.mfu is None else flags.mfu
@@ -167,6 +176,8 @@ def _circumstances(flags: Flags, config: TrainConfig) -> Circumstances:
 def _tokens(flags: Flags) -> tuple[int, int] | None:
     """To train on, and in all."""
     if flags.data is not None:
+        from yuriiformer.data.store import TokenStore
+
         store = TokenStore.open(flags.data)
         return len(store.train), len(store.train) + len(store.val)
     if flags.tokens is not None:

@@ -213,9 +213,9 @@ def _reporting() -> Iterator[Report]:
     if not sys.stderr.isatty():
         yield pace.line
         return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-    from rich.progress import Progress as Bar  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:

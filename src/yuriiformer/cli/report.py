@@ -55,10 +55,10 @@ class Flags:
     """Of the samples; 0 is greedy."""
     seed: int = 0
     """Of the samples."""
-    figures: bool = True
-    """Draw the figures."""
-    formats: tuple[Format, ...] = ("png", "svg", "pdf")
-    """Of the figures."""
+    figures: bool = False
+    """Also draw the figures as files, for papers and slides; the page shows them without."""
+    formats: tuple[Format, ...] = ()
+    """Draw the figures in these formats; png if --figures is given alone."""
 
 
 def run(arguments: list[str]) -> int:
@@ -76,13 +76,16 @@ def run(arguments: list[str]) -> int:
         extras = Extras(title, made_now(), samples, _commands(flags, arguments))
         _tables(comparisons, out)
         write_page(PAGE, payload(comparisons, extras), out / "report.html")
-        if flags.figures:
-            from yuriiformer.report.figures import write_figures  # noqa: PLC0415  matplotlib
+        _print(comparisons, samples, out)
+        if flags.figures or flags.formats:
+            from yuriiformer.report.figures import write_figures
 
-            write_figures(comparisons, out / "figures", formats=flags.formats)
+            write_figures(comparisons, out / "figures", flags.formats or ("png",))
+            print(f"figures in {out / 'figures'}", flush=True)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise RunError(f"the report cannot be written to {out}: {error}") from None
-    _print(comparisons, samples, out, figures=flags.figures)
     return 0
 
 
@@ -95,7 +98,7 @@ def _is_report(folder: Path) -> bool:
 
 def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """Of every arm's first run, by its folder."""
-    from yuriiformer.comparison.samples import SampleSettings, samples_of, shown  # noqa: PLC0415  torch
+    from yuriiformer.comparison.samples import SampleSettings, samples_of, shown
 
     sampling = SampleSettings(
         flags.prompt,
@@ -148,9 +151,7 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
     write_text(folder / "results.tex", latex_document(tables))
 
 
-def _print(
-    comparisons: Sequence[Comparison], samples: dict[str, Any], out: Path, *, figures: bool
-) -> None:
+def _print(comparisons: Sequence[Comparison], samples: dict[str, Any], out: Path) -> None:
     width = shutil.get_terminal_size((120, 24)).columns
     for each in comparisons:
         if each.name:
@@ -171,5 +172,5 @@ def _print(
             print(f"\n{arm.label} ({note}):\n  {text[:400]}{'…' * (len(text) > 400)}")
         elif note:
             print(f"\n{arm.label}: {note}")
-    print(f"\ntables in {out / 'tables'}" + (f", figures in {out / 'figures'}" if figures else ""))
+    print(f"\ntables in {out / 'tables'}")
     print(f"open {(out / 'report.html').resolve()}", flush=True)

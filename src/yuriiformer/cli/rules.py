@@ -89,7 +89,7 @@ def diagram(
         rule: which rule.
         out: where to; the ending says in which format.
     """
-    from yuriiformer.methods.drawing.diagram import draw_rule  # noqa: PLC0415  matplotlib is slow
+    from yuriiformer.methods.drawing.diagram import draw_rule
 
     print(draw_rule(get_rule(rule), out))
 

@@ -7,15 +7,16 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from yuriiformer.cli.parsing import parse_flags, print_remarks, read_prompt
-from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import whole_number
-from yuriiformer.model.generate import Sampling, stream
-from yuriiformer.runs.loading import LoadedModel, open_model
+
+if TYPE_CHECKING:
+    from yuriiformer.data.tokenizers import Tokenizer
+    from yuriiformer.runs.loading import LoadedModel
 
 TOGETHER = 256  # samples at a time: memory grows with them
 
@@ -55,6 +56,10 @@ class Flags:
 def run(arguments: list[str]) -> int:
     flags = parse_flags("yurii sample", Flags(tyro.MISSING), arguments)
     whole_number("-n", flags.n, 1)
+
+    from yuriiformer.model.generate import Sampling, stream
+    from yuriiformer.runs.loading import open_model
+
     sampling = Sampling(flags.temperature, flags.top_k, flags.top_p, flags.repetition_penalty)
     prompt = read_prompt(flags.prompt)
     loaded = open_model(flags.model, flags.checkpoint, [flags.data] if flags.data else [])

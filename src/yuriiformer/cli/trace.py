@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import torch
 import tyro
 
 from yuriiformer.cli.parsing import (
@@ -19,13 +18,12 @@ from yuriiformer.cli.parsing import (
     print_remarks,
     read_prompt,
 )
-from yuriiformer.data.order import validation_starts
-from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, DataError, InputError, RunError, whole_number
 from yuriiformer.files import write_text
-from yuriiformer.runs.loading import LoadedModel, open_model
-from yuriiformer.tracing.page import KIND, PAGE, VERSION, depth_payload, run_data, trace_text
-from yuriiformer.tracing.recorder import Trace, trace
+
+if TYPE_CHECKING:
+    from yuriiformer.runs.loading import LoadedModel
+    from yuriiformer.tracing.recorder import Trace
 
 MOST_TOP = 100
 MOST_WORK = 250_000  # tokens times layers: some 50 MB of numbers
@@ -65,6 +63,10 @@ class Flags:
 def run(arguments: list[str]) -> int:
     flags = parse_flags("yurii trace", Flags(), arguments)
     _check(flags)
+
+    from yuriiformer.runs.loading import open_model
+    from yuriiformer.tracing.page import KIND, VERSION
+
     prompts = [read_prompt(prompt) or "" for prompt in flags.prompt]
     places = [flags.data] if flags.data else []
     loaded = [open_model(path, flags.checkpoint, places) for path in flags.models]
@@ -123,6 +125,8 @@ def _labels(loaded: Sequence[LoadedModel]) -> list[str]:
 def _traced(
     flags: Flags, loaded: LoadedModel, label: str, prompts: Sequence[str]
 ) -> dict[str, Any]:
+    from yuriiformer.tracing.page import run_data
+
     tokenizer = loaded.need_tokenizer()
     end = tokenizer.end_of_text
 
@@ -143,6 +147,11 @@ def _traced(
 def _texts(
     flags: Flags, loaded: LoadedModel, prompts: Sequence[str]
 ) -> Iterator[tuple[str, Trace]]:
+    import torch
+
+    from yuriiformer.data.order import validation_starts
+    from yuriiformer.tracing.recorder import trace
+
     context = loaded.model.config.context
     for number, prompt in enumerate(prompts, 1):
         tokens = torch.tensor(loaded.need_tokenizer().encode(prompt), dtype=torch.int64)
@@ -176,6 +185,9 @@ def _texts(
 
 
 def _write(flags: Flags, out: Path, found: dict[str, Any], arguments: Sequence[str]) -> None:
+    from yuriiformer.display.page import write_page
+    from yuriiformer.tracing.page import PAGE, depth_payload, trace_text
+
     command = command_here(["yurii", "trace", *arguments])
     payload = depth_payload(
         found, title=flags.title, made=found["made"], commands=[("this page", command)]

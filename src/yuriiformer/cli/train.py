@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
@@ -21,19 +22,17 @@ from yuriiformer.cli.parsing import (
     print_remarks,
 )
 from yuriiformer.config import Machine, Output, Recipe, TrainConfig, Validation
-from yuriiformer.costs.run import RunCosts
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.planning.devices import this_machine, time_steps
-from yuriiformer.planning.plan import Circumstances, make_plan
-from yuriiformer.planning.text import plan_page
 from yuriiformer.runs.folder import RunFolder
-from yuriiformer.runs.loading import LoadedModel, open_model
-from yuriiformer.training.journal import Display
-from yuriiformer.training.resume import stored_config
-from yuriiformer.training.session import Result, Setting, resolve, train
-from yuriiformer.training.state import State
 from yuriiformer.training.stop import EXIT_CODE, stop_with_parent
+
+if TYPE_CHECKING:
+    from yuriiformer.costs.run import RunCosts
+    from yuriiformer.runs.loading import LoadedModel
+    from yuriiformer.training.journal import Display
+    from yuriiformer.training.session import Result, Setting
+    from yuriiformer.training.state import State
 
 PRESET = "tales-tiny"
 QUICK = 5.0  # seconds that a dry run may take to time a step
@@ -86,7 +85,7 @@ def run(arguments: list[str]) -> int:
     first = parse_known("yurii train", First(), arguments)
     resumes = first.resume and first.out is not None and RunFolder(first.out).exists
     # A run that is resumed has its own weights: the model that it began from may be gone.
-    source = None if first.init_from is None or resumes else open_model(first.init_from)
+    source = None if first.init_from is None or resumes else _open(first.init_from)
     base = _base(first, None if source is None else source.model.config)
     empty = Flags(**default_flags(base, first, PRESET), machine=base.machine, output=base.output)
     flags = parse_flags("yurii train", empty, arguments, DESCRIPTION)
@@ -94,6 +93,8 @@ def run(arguments: list[str]) -> int:
     config = TrainConfig(model, flags.recipe, flags.validation, flags.machine, flags.output)
     data = flags.data or _data_of(flags.out, resume=flags.resume)
     if flags.dry_run:
+        from yuriiformer.training.session import resolve
+
         _print_plan(resolve(config, data, None if source is None else source.model.config))
         return 0
     stop_with_parent()
@@ -104,8 +105,18 @@ def run(arguments: list[str]) -> int:
     return _train(flags, config, data, flags.out, source or flags.init_from)
 
 
+def _open(model: str) -> LoadedModel:
+    from yuriiformer.runs.loading import open_model
+
+    return open_model(model)
+
+
 def _print_plan(here: Setting) -> None:
     """What ``yurii plan`` would say of this run with its data, on this machine."""
+    from yuriiformer.planning.devices import this_machine, time_steps
+    from yuriiformer.planning.plan import Circumstances, make_plan
+    from yuriiformer.planning.text import plan_page
+
     size, place = here.processes.size, here.processes.device
     if not here.processes.leads:
         return
@@ -126,6 +137,8 @@ def _base(first: First, like: ModelConfig | None) -> TrainConfig:
     run begins from."""
     whole = first.preset is not None or first.config is not None
     if first.resume and first.out is not None and not whole and RunFolder(first.out).exists:
+        from yuriiformer.training.resume import stored_config
+
         return stored_config(first.out)
     return base_config(first, PRESET, like)
 
@@ -143,6 +156,9 @@ def _data_of(out: Path | None, *, resume: bool) -> Path:
 def _train(
     flags: Flags, config: TrainConfig, data: Path, out: Path, source: LoadedModel | str | None
 ) -> int:
+    from yuriiformer.training.journal import Display
+    from yuriiformer.training.session import train
+
     shown: list[Display] = []
 
     def say(text: str) -> None:

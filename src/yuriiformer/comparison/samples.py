@@ -13,9 +13,8 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import DataError, YuriiError
 from yuriiformer.files import write_json
-from yuriiformer.model.generate import Sampling, stream
-from yuriiformer.runs.folder import RunFolder
-from yuriiformer.runs.loading import about, find_checkpoint, open_model
+from yuriiformer.runs.checkpoint import about
+from yuriiformer.runs.folder import RunFolder, find_checkpoint
 from yuriiformer.runs.run import SAMPLES, read_samples
 
 PROMPT_TOKENS = 8  # of a document of the validation split, where no prompt is given
@@ -43,6 +42,17 @@ def sample_run(
     known = read_samples(folder.path)
     if known is not None and all(known.get(key) == made_from[key] for key in made_from):
         return known
+    made = {**made_from, "samples": _generated(folder, sampling, data)}
+    write_json(folder.path / SAMPLES, made)
+    return made
+
+
+def _generated(
+    folder: RunFolder, sampling: SampleSettings, data: Sequence[Path]
+) -> list[dict[str, Any]]:
+    from yuriiformer.model.generate import Sampling, stream  # noqa: PLC0415  torch is slow
+    from yuriiformer.runs.loading import open_model  # noqa: PLC0415
+
     run = open_model(folder.path, data=data)
     tokenizer = run.need_tokenizer()
     prompts = list(sampling.prompts) or _prompts(run.store, tokenizer, sampling.count)
@@ -60,9 +70,7 @@ def sample_run(
         ended = end in text
         words = tokenizer.decode(text[:-1] if ended else text)
         samples.append({"prompt": prompt, "text": words, "ended": ended})
-    made = {**made_from, "samples": samples}
-    write_json(folder.path / SAMPLES, made)
-    return made
+    return samples
 
 
 def samples_of(

@@ -16,8 +16,13 @@ from yuriiformer import __version__
 from yuriiformer.data.store import TokenStore
 from yuriiformer.display.columns import aligned
 from yuriiformer.errors import YuriiError
-from yuriiformer.evaluation.local_tasks import PAPER_TASKS, TaskSpec, local_task, parse_tasks
-from yuriiformer.evaluation.scoring import BATCH_TOKENS
+from yuriiformer.evaluation.local_tasks import (
+    BATCH_TOKENS,
+    PAPER_TASKS,
+    TaskSpec,
+    local_task,
+    parse_tasks,
+)
 from yuriiformer.evaluation.validation import (
     BITS_PER_BYTE,
     Tell,

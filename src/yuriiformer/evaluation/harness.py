@@ -13,13 +13,8 @@ from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_tex
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from yuriiformer.data.tokenizers import END_OF_TEXT, Tokenizer, check_ids
-from yuriiformer.evaluation.scoring import (
-    BATCH_TOKENS,
-    Answers,
-    cut_left,
-    model_identity,
-    score_batches,
-)
+from yuriiformer.evaluation.local_tasks import BATCH_TOKENS
+from yuriiformer.evaluation.scoring import Answers, cut_left, model_identity, score_batches
 from yuriiformer.evaluation.validation import Tell, silent
 from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.model.model import YuriiFormer

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from yuriiformer.errors import InputError, RunError, whole_number
+from yuriiformer.evaluation.local_tasks import BATCH_TOKENS
 from yuriiformer.files import sha256_of_json
 from yuriiformer.model.context import Context
 from yuriiformer.model.model import YuriiFormer
@@ -28,7 +29,6 @@ from yuriiformer.model.oracles import oracle_pair
 
 Pair = tuple[Sequence[int], Sequence[int]]  # the tokens of a context and of its continuation
 
-BATCH_TOKENS = 8192
 LOGIT_ELEMENTS = 2**24  # logits held at a time: 64 MiB of float32
 
 

@@ -18,6 +18,7 @@ from yuriiformer.sizes import size
 Gelu = Literal["exact", "tanh"]
 Precision = Literal["auto", "float32", "bfloat16"]
 VelocityNorm = Literal["shared", "separate"]
+WEIGHTS = "model.safetensors"  # in the folder of a model
 
 
 class _RuleField:

@@ -31,12 +31,12 @@ from yuriiformer.files import (
     sha256_of_json,
     sync,
 )
-from yuriiformer.model.config import ModelConfig
+from yuriiformer.model.config import WEIGHTS, ModelConfig
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.reading import count, plain_text, problem_of, read_object, reason
 
 FORMAT = 1
-WEIGHTS, CONFIG = "model.safetensors", "model.json"
+CONFIG = "model.json"
 FILES = {WEIGHTS, CONFIG, TOKENIZER_FILE}
 FORM: dict[str, Any] = {
     "format": int,

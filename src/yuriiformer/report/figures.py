@@ -7,7 +7,7 @@ the run. Lines are means over seeds, faint bands reach from the lowest seed to t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from yuriiformer.display.figures import (
     WIDTH,
     draw_band,
     draw_line,
-    is_empty,
     label_ends,
     legend,
     look,
@@ -32,7 +31,6 @@ from yuriiformer.display.figures import (
     nothing,
     pen,
     said,
-    save_figure,
     x_axis,
 )
 from yuriiformer.methods.passes import structure, without_lookahead
@@ -46,6 +44,7 @@ from yuriiformer.report.curves import (
     time_unit,
 )
 from yuriiformer.report.figures_coefficients import coefficient_paths, coefficients_over_depth
+from yuriiformer.report.kept import Drawing, arm_digest, comparison_digest, write_drawings
 
 CUT = 0.1  # of the steps: what is left out at the left
 LATE = 1 / 3  # of the steps: from where Nesterov and Polyak are compared
@@ -233,31 +232,33 @@ def sizes(comparisons: Sequence[Comparison]) -> Figure:
 
 
 def write_figures(
-    comparisons: Sequence[Comparison], folder: Path, formats: Sequence[str] = ("png", "svg", "pdf")
+    comparisons: Sequence[Comparison], folder: Path, formats: Sequence[str] = ("png",)
 ) -> list[Path]:
-    """All figures that have something to show; those of several comparisons bear their names."""
+    """All figures that have something to show; those of several comparisons bear their names. A
+    figure that stands there already, drawn from the same numbers, is not drawn again."""
+    return write_drawings(list(drawings(comparisons)), folder, formats)
+
+
+def drawings(comparisons: Sequence[Comparison]) -> Iterator[Drawing]:
+    """Every figure of a report, with the digest of what it shows."""
     several = len(comparisons) > 1
-    figures = (
-        (f"{folder_name(comparison.name)}-{name}" if several else name, figure)
-        for comparison in comparisons
-        for name, figure in _all_of(comparison)
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    return [
-        save_figure(figure, folder / f"{name}.{kind}", dpi=200)
-        for name, figure in chain(figures, [("sizes", sizes(comparisons))] if several else [])
-        for kind in formats
-        if not is_empty(figure)
-    ]
+    digests = [comparison_digest(each) for each in comparisons]
+    for comparison, digest in zip(comparisons, digests, strict=True):
+        prefix = f"{folder_name(comparison.name)}-" if several else ""
+        for name, draw in _of_comparison(comparison):
+            yield Drawing(prefix + name, draw, digest)
+        for arm in comparison.arms:
+            name, draw = f"coefficients-{arm.slug}", partial(coefficient_paths, arm)
+            yield Drawing(prefix + name, draw, arm_digest(arm))
+    if several:
+        yield Drawing("sizes", partial(sizes, comparisons), " ".join(digests))
 
 
-def _all_of(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
-    yield "loss-curves", loss_curves(comparison)
+def _of_comparison(comparison: Comparison) -> Iterator[tuple[str, partial[Figure]]]:
+    yield "loss-curves", partial(loss_curves, comparison)
     for x in OTHER_AXES:
-        yield f"loss-curves-{x}", loss_curves(comparison, x)
-    yield "difference", difference(comparison)
-    yield "ranking", ranking(comparison)
-    yield "nesterov-polyak", nesterov_polyak(comparison)
-    yield "coefficients", coefficients_over_depth(comparison)
-    for arm in comparison.arms:
-        yield f"coefficients-{arm.slug}", coefficient_paths(arm)
+        yield f"loss-curves-{x}", partial(loss_curves, comparison, x)
+    yield "difference", partial(difference, comparison)
+    yield "ranking", partial(ranking, comparison)
+    yield "nesterov-polyak", partial(nesterov_polyak, comparison)
+    yield "coefficients", partial(coefficients_over_depth, comparison)

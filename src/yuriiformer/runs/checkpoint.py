@@ -28,6 +28,7 @@ from yuriiformer.files import (
     sync_folder,
     write_json,
 )
+from yuriiformer.model.config import WEIGHTS
 from yuriiformer.reading import Each, count, file_name, read_object
 
 FORMAT = 1
@@ -104,6 +105,15 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         if sha256(file) != digest:
             raise CheckpointError(f"{file} is damaged: its SHA-256 is not that of {MANIFEST}")
     return Checkpoint(folder, manifest)
+
+
+def about(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Which model a checkpoint holds."""
+    return {
+        "checkpoint": checkpoint.folder.name,
+        "step": checkpoint.step,
+        "sha256": checkpoint.manifest["files"][WEIGHTS]["sha256"],
+    }
 
 
 def newest_whole(folder: Path) -> tuple[Checkpoint | None, list[str]]:

@@ -10,6 +10,7 @@ from typing import IO, Any
 from yuriiformer.errors import CheckpointError, RunError
 from yuriiformer.files import claim_folder, lock_file, write_json
 from yuriiformer.reading import Each, count, path_text, read_object, reason
+from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, Checkpoint, read_checkpoint
 
 FORMAT = 1
 CONFIG: dict[str, Any] = {  # the form of config.json
@@ -136,3 +137,32 @@ class RunFolder:
             raise RunError(f"no run in {str(self.path)!r}: it has no config.json")
         self._config = read_object(self.config_file, CONFIG, RunError, FORMAT)
         return self._config
+
+
+def find_checkpoint(folder: RunFolder, name: str | None = None) -> tuple[Checkpoint, list[str]]:
+    """The one that is named, else the best, else what there is; and what is wrong with better
+    ones."""
+    try:
+        folder.read_config()
+    except RunError as error:
+        raise RunError(f"{str(folder.path)!r} is not the folder of a run: {error}") from None
+    if name is not None:
+        if not (folder.checkpoints / name).is_dir():
+            there = sorted(each.name for each in folder.checkpoints.glob("*/"))
+            known = f"; it has {', '.join(there)}" if there else ", nor any other yet"
+            raise RunError(f"{folder.path} has no checkpoint {name!r}{known}")
+        return read_checkpoint(folder.checkpoints / name), []
+    problems: list[str] = []
+    for each in (BEST, FINAL, LAST):
+        if (folder.checkpoints / each).is_dir():
+            try:
+                found = read_checkpoint(folder.checkpoints / each)
+            except CheckpointError as error:
+                problems.append(str(error))
+                continue
+            if problems:
+                problems.append(f"taking the checkpoint {each!r}, step {found.step}, instead")
+            return found, problems
+    if problems:
+        raise CheckpointError("; ".join(problems))
+    raise RunError(f"{folder.path} has no checkpoint yet: train it first")

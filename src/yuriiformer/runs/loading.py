@@ -17,14 +17,15 @@ import torch
 
 from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer, load_tokenizer, needs_file
-from yuriiformer.errors import CheckpointError, DataError, ModelFileError, RunError, one_line
+from yuriiformer.errors import DataError, ModelFileError, RunError, one_line
 from yuriiformer.files import read_json, sha256
 from yuriiformer.methods.rule import Rule
-from yuriiformer.model.files import CONFIG, WEIGHTS, load_model, read_tokenizer
+from yuriiformer.model.config import WEIGHTS
+from yuriiformer.model.files import CONFIG, load_model, read_tokenizer
 from yuriiformer.model.foreign import EXPORTED, read_export, read_gpt2, read_nanogpt
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, MANIFEST, Checkpoint, read_checkpoint
-from yuriiformer.runs.folder import RunFolder
+from yuriiformer.runs.checkpoint import MANIFEST, Checkpoint, about, read_checkpoint
+from yuriiformer.runs.folder import RunFolder, find_checkpoint
 from yuriiformer.runs.metrics import read_metrics
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -105,44 +106,6 @@ class LoadedModel:
                 "--data"
             )
         return found
-
-
-def about(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Which model a checkpoint holds."""
-    return {
-        "checkpoint": checkpoint.folder.name,
-        "step": checkpoint.step,
-        "sha256": checkpoint.manifest["files"][WEIGHTS]["sha256"],
-    }
-
-
-def find_checkpoint(folder: RunFolder, name: str | None = None) -> tuple[Checkpoint, list[str]]:
-    """The one that is named, else the best, else what there is; and what is wrong with better
-    ones."""
-    try:
-        folder.read_config()
-    except RunError as error:
-        raise RunError(f"{str(folder.path)!r} is not the folder of a run: {error}") from None
-    if name is not None:
-        if not (folder.checkpoints / name).is_dir():
-            there = sorted(each.name for each in folder.checkpoints.glob("*/"))
-            known = f"; it has {', '.join(there)}" if there else ", nor any other yet"
-            raise RunError(f"{folder.path} has no checkpoint {name!r}{known}")
-        return read_checkpoint(folder.checkpoints / name), []
-    problems: list[str] = []
-    for each in (BEST, FINAL, LAST):
-        if (folder.checkpoints / each).is_dir():
-            try:
-                found = read_checkpoint(folder.checkpoints / each)
-            except CheckpointError as error:
-                problems.append(str(error))
-                continue
-            if problems:
-                problems.append(f"taking the checkpoint {each!r}, step {found.step}, instead")
-            return found, problems
-    if problems:
-        raise CheckpointError("; ".join(problems))
-    raise RunError(f"{folder.path} has no checkpoint yet: train it first")
 
 
 def find_data(folder: RunFolder, others: Sequence[Path] = ()) -> TokenStore:

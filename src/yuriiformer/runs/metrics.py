@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from yuriiformer.display.curves import Floats
 from yuriiformer.errors import CheckpointError, RunError
 from yuriiformer.files import write_text
-from yuriiformer.reading import Each, count, number_or_text, problem_of, reason
+from yuriiformer.reading import Each, checker, count, number_or_text, reason
 
 Record = dict[str, Any]
 RECORD: dict[str, Any] = {  # the form of a line
@@ -30,6 +30,8 @@ RECORD: dict[str, Any] = {  # the form of a line
     "timing?": Each(number_or_text),
     "coefficients?": Each([number_or_text]),
 }
+_is_record = checker(RECORD)
+_scan = json.JSONDecoder().scan_once
 
 
 class MetricsFile:
@@ -121,11 +123,19 @@ def _records(path: Path, damaged: list[int] | None = None) -> Iterator[tuple[Rec
 def _record(line: str | bytes) -> Record | None:
     """What a line holds; None if that is no record."""
     try:
-        record = json.loads(line)
+        record = _parsed(line)
     except (ValueError, RecursionError):
         return None
-    known = isinstance(record, dict) and not problem_of(record, RECORD)
-    return record if known else None
+    return record if _is_record(record) else None
+
+
+def _parsed(line: str | bytes) -> Any:
+    """As json.loads, in half the time for a line that has nothing around its object."""
+    if isinstance(line, str) and line.startswith("{"):
+        record, end = _scan(line, 0)
+        if line[end:] in ("", "\n"):
+            return record
+    return json.loads(line)
 
 
 class MetricsTail:

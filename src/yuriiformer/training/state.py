@@ -19,7 +19,8 @@ import yuriiformer
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import CheckpointError, ConfigError, YuriiError, one_line
 from yuriiformer.files import in_bytes, write_json
-from yuriiformer.model.files import WEIGHTS, compare_tensors, write_model
+from yuriiformer.model.config import WEIGHTS
+from yuriiformer.model.files import compare_tensors, write_model
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.parameters import tensor_seed
 from yuriiformer.reading import count, read_object, reason

@@ -25,7 +25,7 @@ Rules = Annotated[
     tyro.conf.arg(
         metavar="RULE",
         help="names, TOML files, variations, or a group: paper, standard, controls, upcycling, "
-        "all; a selection if none are given",
+        "further, all; a selection if none are given",
     ),
 ]
 Given = Annotated[

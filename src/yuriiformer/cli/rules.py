@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from yuriiformer.cli.parsing import parse_command
+from yuriiformer.lab.measured import integrator_text
 from yuriiformer.methods.catalog import controls, further, paper, upcycling
 from yuriiformer.methods.drawing.listing import describe, full_text, summary_rows
 from yuriiformer.methods.references import get_rule
@@ -70,7 +71,7 @@ def show_rule(
         format: the equations as Unicode text and LaTeX, one of them, or everything as JSON.
     """
     found = get_rule(rule)
-    data = describe(found)
+    data = {**describe(found), "integrator": integrator_text(found)}
     if format == "json":
         print(json.dumps(data, indent=2, ensure_ascii=False))
     elif format == "latex":
@@ -78,7 +79,7 @@ def show_rule(
     elif format == "unicode":
         print("\n".join(data["unicode"]))
     else:
-        print(f"{full_text(found)}\n\nLaTeX:\n{data['latex']}")
+        print(f"{full_text(found)}\n  {integrator_text(found)}\n\nLaTeX:\n{data['latex']}")
 
 
 def diagram(

@@ -16,6 +16,7 @@ settled streams adds w times the oracles to X: a step of the gradient flow with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ from yuriiformer.methods.rule import Rule
 SMALL = 1e-6  # of a constant oracle: what is not linear in it shows at larger ones
 SETTLE, STILL = 2000, 1e-13  # blocks in which streams must settle, and what counts as settled
 NEAR_REST = 1e-4  # a step so short that a schedule is nearly at its limit
+LESS = 0.999  # a momentum below 1, to count how often V is multiplied by it
 KEPT = 0.05  # how far from 1 the factor of V may be at that step
 
 Streams = dict[str, Tensor]
@@ -132,8 +134,9 @@ def _read(schedule: Schedule, start: float, step: float) -> Flow | None:
         factor, drifts = _coast(rule, values)
         weights = (_kick(rule, values, attn=SMALL), _kick(rule, values, mlp=SMALL))
         if abs(factor - 1) < KEPT and drifts and all(weights):
-            less, _ = _coast(rule, schedule.at(layer, depth, 1 - SMALL))
-            return Flow(True, drifts, weights, (factor - less) / SMALL)
+            less, _ = _coast(rule, schedule.at(layer, depth, LESS))
+            times = math.log(less / factor) / math.log(LESS) if less / factor > 0 else 0.0
+            return Flow(True, drifts, weights, times)
     values = schedule.at(layer, depth, None)
     pulls = (_pull(rule, values, attn=SMALL), _pull(rule, values, mlp=SMALL))
     if pulls[0] is None or pulls[1] is None or not pulls[0] or not pulls[1]:

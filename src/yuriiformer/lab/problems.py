@@ -155,7 +155,7 @@ def _attraction(X: Tensor) -> Tensor:
 def smooth(dim: int = 3, seed: int = 0) -> Problem:
     """A convex function whose parts are neither quadratic nor of one minimum, for one token:
 
-        f_A(x) = Σ_i log cosh<u_i, x>,    f_M(x) = ½ (x - c)ᵀ B (x - c) + ¼ Σ_l (x^(l) - c^(l))⁴
+        f_A(x) = Σ_i log cosh<u_i, x>,    f_M(x) = ½ yᵀ B y + (1/16) Σ_l (y^(l))⁴,  y = x - c
 
     The u_i are random directions, B has eigenvalues from ½ to 3/2.
     """
@@ -168,7 +168,7 @@ def smooth(dim: int = 3, seed: int = 0) -> Problem:
 
     def value(X: Tensor) -> Tensor:
         along, away = X @ directions, X - centre
-        bowl = 0.5 * (away @ B * away).sum((-2, -1)) + 0.25 * away.pow(4).sum((-2, -1))
+        bowl = 0.5 * (away @ B * away).sum((-2, -1)) + 0.0625 * away.pow(4).sum((-2, -1))
         return (torch.logaddexp(along, -along) - math.log(2.0)).sum((-2, -1)) + bowl
 
     def attn(X: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ def smooth(dim: int = 3, seed: int = 0) -> Problem:
 
     def mlp(X: Tensor) -> Tensor:
         away = X - centre
-        return -(away @ B) - away.pow(3)
+        return -(away @ B) - 0.25 * away.pow(3)
 
     return Problem(start, value, attn, mlp)
 

@@ -41,7 +41,7 @@ def list_rules(json_output: Annotated[bool, tyro.conf.arg(name="json")] = False)
         }
         print(json.dumps(data, indent=2, ensure_ascii=False))
         return
-    console = Console(width=None if sys.stdout.isatty() else 180)
+    console = Console(width=None if sys.stdout.isatty() else 200)
     table = Table(
         caption="extra: parameters beyond gradient descent in the paper's small model; "
         "streams start from tables of their own unless it says otherwise; imex3-attn-mlp and so "

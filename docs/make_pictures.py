@@ -118,7 +118,8 @@ def lab(work: Path) -> None:
     for words, figures in (
         (("quadratic",), ("convergence", "rates")),
         (("quadratic", "--split", "shifted", "--condition", "10"), ("paths",)),
-        (("particles",), ("energies", "ways")),
+        (("particles",), ("energies", "trajectories")),
+        (("order",), ("orders",)),
     ):
         out = work / f"lab-{'-'.join(words)}"
         _yurii("lab", *words, "--formats", "png", "--out", str(out))

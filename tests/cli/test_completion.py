@@ -27,7 +27,7 @@ OFFERED = {
     "yurii train --rule nesterov-": {name for name in rules if name.startswith("nesterov-")},
     "yurii train --preset ": set(PRESETS),
     "yurii train --resume --matrices a": {"adamw"},
-    "yurii rules show ver": {"verlet-ama", "verlet-mam"},
+    "yurii rules show verlet-m": {"verlet-mam"},
     "yurii completion ": {"bash", "zsh", "fish"},
     "yurii report runs --formats png s": {"svg"},
     "yurii suite --rules gd-euler polyak-e": {"polyak-euler"},

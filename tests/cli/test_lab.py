@@ -182,9 +182,11 @@ def test_the_page(lab, tmp_path, capsys):
     (rule,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
     (tmp_path / "my_rule.toml").write_text(rule, encoding="utf-8")
     commands = re.findall(r"^yurii .*$", text, flags=re.MULTILINE)
-    assert len(commands) == 4
+    assert len(commands) == 6
+    short = ["--blocks", "8", "16", "32", "64", "--drift-time", "10"]  # orders take seconds
     for command in commands:
-        assert main([*shlex.split(command, comments=True)[1:], "--no-figures"]) == 0
+        more = short if " order" in command else []
+        assert main([*shlex.split(command, comments=True)[1:], "--no-figures", *more]) == 0
     assert "my_rule" in capsys.readouterr().out
     for picture in re.findall(r"\]\((images/.*?)\)", text):
         assert 1000 < (page.parent / picture).stat().st_size < 150_000
@@ -202,3 +204,20 @@ def test_the_pages_table_is_what_the_lab_measures(lab):
         assert cells[3:6] == [f"{rate:.4f}" for rate in rates]
         if plain["stopped"] is None:
             assert cells[6] == f"{tuned['theory']['block']:.4f}"
+
+
+def test_orders(lab, tmp_path):
+    """Names, variations and files side by side; the table says what is measured."""
+    (tmp_path / "own.toml").write_text(OWN)
+    words = ("--rules", "verlet-ama", "verlet-symmetric-ama", "imex3-attn-mlp", "own.toml")
+    few = ("--blocks", 16, 32, 64, 128, "--drift-time", 20, "--formats", "svg")
+    code, said, data = lab("order", *words, *few)
+    assert code == 0
+    assert said.err == ""
+    assert [round(each["order"]) for each in data["rules"]] == [1, 2, 1, 2]
+    row = next(line for line in said.out.splitlines() if line.startswith("verlet-symmetric-ama"))
+    assert row.split().count("yes") == 2
+    assert (tmp_path / "lab-order" / "orders.svg").exists()
+    code, said, _ = lab("order", "--blocks", 16, 32)
+    assert code == 2
+    assert "--blocks" in said.err

@@ -51,6 +51,17 @@ def test_show(capsys):
         assert capsys.readouterr().out.startswith(text)
 
 
+def test_show_says_what_was_measured(capsys):
+    assert main(["rules", "show", "verlet-ama"]) == 0
+    assert "order 1.00; not reversible (0.11); symplectic" in capsys.readouterr().out
+    assert main(["rules", "show", "imex12-ln-mlp-attn"]) == 0
+    out = capsys.readouterr().out
+    assert "more refinements than it tried" in out
+    assert "not measured; yurii lab order --rules imex12-ln-mlp-attn" in out
+    assert main(["rules", "show", "imex0-attn-mlp"]) == 2
+    assert "from 1 to 99 refinements" in capsys.readouterr().err
+
+
 def test_diagram(tmp_path, capsys):
     target = tmp_path / "block.svg"
     assert main(["rules", "diagram", "verlet-ama", "-o", str(target)]) == 0

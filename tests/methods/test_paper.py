@@ -6,14 +6,14 @@ import pytest
 import torch
 
 import yuriiformer as yf
-from tests.longhand import LONGHAND
+from tests.longhand import LONGHAND, imex, imex_ln
 from tests.methods.worlds import World
-from yuriiformer.methods.catalog import _imex_named, controls, paper, upcycling
+from yuriiformer.methods.catalog import _imex_named, controls, further, paper, upcycling
 
 
 def test_the_papers_rules_come_first_and_in_its_order():
     assert list(paper) == list(LONGHAND)
-    assert list(yf.rules) == [*LONGHAND, *controls, *upcycling]
+    assert list(yf.rules) == [*LONGHAND, *controls, *upcycling, *further]
     assert len(paper) == 17
 
 
@@ -98,6 +98,41 @@ def test_imex_with_any_number_of_refinements(order, normalized):
     assert len(lines) == len(paper[f"imex2-{normalized}{order}"].equations.splitlines()) + 1
     assert lines[2] == lines[3]
     assert three.name not in list(yf.rules)
-    for wrong in (f"imex0-{order}", f"imex100-{order}", "imex3-attn-attn"):
-        with pytest.raises(yf.YuriiError, match="unknown rule"):
-            yf.rules[wrong]
+    assert three.name in yf.rules
+    world = World(1)
+    X, V = yf.apply_rule(
+        three,
+        world.X,
+        world.V,
+        attn=world.attn,
+        mlp=world.mlp,
+        coefficients=world.only(list(three.coefficients)),
+        velocity_norm=world.norm,
+    )
+    oracles = {"attn": world.attn, "mlp": world.mlp}
+    block = imex_ln if normalized else imex
+    explicit, implicit = (oracles[name] for name in order.split("-"))
+    coefficients = world.only(list(three.coefficients))
+    wanted = block(explicit, implicit, 3, world.X, world.V, coefficients, world.norm)
+    torch.testing.assert_close((X, V), wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("imex0-attn-mlp", "from 1 to 99 refinements, not 0"),
+        ("imex100-ln-mlp-attn", "from 1 to 99 refinements, not 100"),
+        (f"imex{'9' * 5000}-attn-mlp", "from 1 to 99 refinements, not 9"),
+        ("imex3-atn-mlp", "did you mean 'imex3-attn-mlp'"),
+        ("imex12-ln-mlp-atn", "did you mean 'imex12-ln-mlp-attn'"),
+        ("imex3-attn-attn", "did you mean"),
+        ("imex03-attn-mlp", "did you mean"),
+        ("imex-3-attn-mlp", "did you mean"),
+    ],
+)
+def test_imex_names_that_are_none(wrong, said):
+    with pytest.raises(yf.YuriiError, match="unknown rule") as caught:
+        yf.get_rule(wrong)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 200
+    assert wrong not in yf.rules

@@ -26,8 +26,9 @@ RULES = {**yf.rules, "delayed": DELAYED}
 def start(rule: yf.Rule, world: World) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(9)
     values = {"X": world.X, "V": world.V}
+    # Positive: a rule may take the root of a second moment.
     return {
-        name: values.get(name, torch.randn(world.X.shape, generator=generator).double())
+        name: values.get(name, torch.rand(world.X.shape, generator=generator).double())
         for name in rule.streams
     }
 
@@ -157,6 +158,7 @@ def test_nesterov_without_its_lookahead_is_polyak():
     assert polyak_pairs(yf.rules.values()) == [
         ("nesterov-euler", "polyak-euler"),
         ("nesterov-lie-trotter", "polyak-lie-trotter"),
+        ("nesterov-lie-trotter-mlp-attn", "polyak-lie-trotter-mlp-attn"),
     ]
 
 

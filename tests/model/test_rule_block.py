@@ -38,7 +38,7 @@ def test_it_is_the_block_of_a_model(name):
         n_head=2,
         n_layer=2,
     )
-    streams = {each: torch.randn(3, 6, 16) for each in rules[name].streams}
+    streams = {each: torch.rand(3, 6, 16) for each in rules[name].streams}  # a root needs S > 0
     expected = block(dict(streams), Context(torch.arange(6)))
     found = own(streams)
     for each, value in expected.items():

@@ -1,4 +1,4 @@
-"""``yurii lab quadratic|particles``: the update rules on plain optimisation problems."""
+"""``yurii lab quadratic|particles|order``: the update rules on plain optimisation problems."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rules = Annotated[
     tyro.conf.arg(
         metavar="RULE",
         help="names, TOML files, variations, or a group: paper, standard, controls, upcycling, "
-        "all; a selection if none are given",
+        "further, all; a selection if none are given",
     ),
 ]
 Given = Annotated[
@@ -144,6 +144,56 @@ def particles(
     _finish(particle_results(chosen, options), out, formats if figures else ())
 
 
+def order(
+    rules: Rules = (),
+    dim: int = 3,
+    damping: float = 0.5,
+    time: float = 2.0,
+    blocks: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048),
+    step: float = 0.25,
+    drift_time: float = 100.0,
+    given: Given = (),
+    seed: int = 0,
+    out: Path = Path("lab-order"),
+    figures: bool = True,
+    formats: tuple[Format, ...] = FORMATS,
+) -> None:
+    """Rules as integrators of the accelerated flow: order, reversibility, symplecticity, energy.
+
+    Args:
+        rules: which rules.
+        dim: dimensions of the function.
+        damping: of the flow, for the order; a rule's own schedule stays.
+        time: how long the flow is followed.
+        blocks: how many blocks take that time, four numbers or more: the order is fitted to the
+            four largest.
+        step: of the measures of one block: reversibility, symplecticity, energy.
+        drift_time: over which energy is watched.
+        given: coefficients that do not follow the step.
+        seed: of the function.
+        out: folder for lab.json and the figure.
+        figures: draw it.
+        formats: of the figure.
+    """
+    from yuriiformer.lab.integrator import OrderLab  # noqa: PLC0415
+    from yuriiformer.lab.order import order_results  # noqa: PLC0415
+    from yuriiformer.lab.run import parse_given  # noqa: PLC0415  imports torch
+
+    chosen = _chosen(rules, "order", seed)
+    options = OrderLab(
+        dim=dim,
+        damping=damping,
+        time=time,
+        blocks=blocks,
+        step=step,
+        drift_time=drift_time,
+        given=parse_given(given, chosen),
+        seed=seed,
+    )
+    check_folder(out, "lab.json", KIND)
+    _finish(order_results(chosen, options), out, formats if figures else ())
+
+
 def _chosen(names: tuple[str, ...], problem: str, seed: int) -> list[Rule]:
     from yuriiformer.lab.run import default_rules, named_rules
 
@@ -170,5 +220,6 @@ def _finish(data: dict[str, Any], out: Path, formats: tuple[Format, ...]) -> Non
 
 
 def run(arguments: list[str]) -> int:
-    parse_command("yurii lab", {"quadratic": quadratic, "particles": particles}, arguments)
+    commands = {"quadratic": quadratic, "particles": particles, "order": order}
+    parse_command("yurii lab", commands, arguments)
     return 0

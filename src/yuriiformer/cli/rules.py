@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from yuriiformer.cli.parsing import parse_command
-from yuriiformer.methods.catalog import controls, paper, upcycling
+from yuriiformer.lab.measured import integrator_text
+from yuriiformer.methods.catalog import controls, further, paper, upcycling
 from yuriiformer.methods.drawing.listing import describe, full_text, summary_rows
 from yuriiformer.methods.references import get_rule
 
@@ -24,11 +25,12 @@ RuleName = Annotated[
     ),
 ]
 
-_GROUPS = {"paper": paper, "controls": controls, "upcycling": upcycling}
+_GROUPS = {"paper": paper, "controls": controls, "upcycling": upcycling, "further": further}
 
 
 def list_rules(json_output: Annotated[bool, tyro.conf.arg(name="json")] = False) -> None:
-    """List all rules: the paper's seventeen, the controls, those to continue a model with.
+    """List all rules: the paper's seventeen, the controls, those to continue a model with, further
+    methods. IMEX has a name for any number of refinements: imex3-attn-mlp, imex4-ln-mlp-attn.
 
     Args:
         json_output: print everything about every rule as JSON.
@@ -39,10 +41,11 @@ def list_rules(json_output: Annotated[bool, tyro.conf.arg(name="json")] = False)
         }
         print(json.dumps(data, indent=2, ensure_ascii=False))
         return
-    console = Console(width=None if sys.stdout.isatty() else 180)
+    console = Console(width=None if sys.stdout.isatty() else 200)
     table = Table(
         caption="extra: parameters beyond gradient descent in the paper's small model; "
-        "streams start from tables of their own unless it says otherwise"
+        "streams start from tables of their own unless it says otherwise; imex3-attn-mlp and so "
+        "on have more refinements"
     )
     heads = ["rule", "label", "attn + mlp", "coefficients", "streams", "extra"]
     if console.width < 130:  # a narrow terminal: the names say most of what the labels do
@@ -68,7 +71,7 @@ def show_rule(
         format: the equations as Unicode text and LaTeX, one of them, or everything as JSON.
     """
     found = get_rule(rule)
-    data = describe(found)
+    data = {**describe(found), "integrator": integrator_text(found)}
     if format == "json":
         print(json.dumps(data, indent=2, ensure_ascii=False))
     elif format == "latex":
@@ -76,7 +79,7 @@ def show_rule(
     elif format == "unicode":
         print("\n".join(data["unicode"]))
     else:
-        print(f"{full_text(found)}\n\nLaTeX:\n{data['latex']}")
+        print(f"{full_text(found)}\n  {integrator_text(found)}\n\nLaTeX:\n{data['latex']}")
 
 
 def diagram(

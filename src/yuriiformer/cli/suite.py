@@ -64,7 +64,7 @@ class Flags:
     rules: Words = ()
     """Rules to compare: names, TOML files, variations such as nesterov-lie-trotter+V=zero, or the
     groups all, paper, standard (of the paper's, one attention and one MLP call), controls,
-    upcycling."""
+    upcycling, further."""
     arm: Words = ()
     """Arms in full: 'LABEL: rule=NAME FIELD=VALUE ...', any field of a run's configuration."""
     grid: Words = ()

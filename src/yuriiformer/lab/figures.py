@@ -232,12 +232,42 @@ def _panels(number: int, height: float, columns: int = COLUMNS) -> tuple[Figure,
     return figure, panels[:number]
 
 
+def orders(data: Data) -> Figure:
+    """The error at the end over the step, and lines of slope 1 and 2."""
+    with look():
+        figure = new_figure(WIDTH, 3.4)
+        axes: Any = figure.subplots()
+        shown = [each for each in data["rules"] if each["errors"]]
+        lines = {}
+        for style, each in enumerate(shown):
+            logs = [np.log10(np.array(each[key], dtype=np.float64)) for key in ("steps", "errors")]
+            lines[each["rule"]["name"]] = draw_line(axes, *logs, style)
+        for slope, dash in ((1, ":"), (2, "--")):
+            x = np.log10(np.array(shown[0]["steps"], dtype=np.float64)) if shown else np.zeros(2)
+            top = -0.3 if slope == 1 else -2.3  # beside the lines, not on them
+            line = axes.plot(x, top + slope * (x - x.max()), color=INK, lw=0.7, ls=dash)[0]
+            lines[f"slope {slope}"] = line
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"$10^{{{y:g}}}$"))
+        axes.yaxis.set_major_locator(MaxNLocator(7, integer=True))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{10**x:.2g}"))
+        axes.set_xlabel("step H")
+        axes.set_ylabel("error of x and v")
+        legend(figure, lines)
+        return figure
+
+
+FIGURES = {
+    "quadratic": {"convergence": convergence, "rates": rates, "paths": paths},
+    "particles": {"energies": energies, "trajectories": trajectories},
+    "order": {"orders": orders},
+}
+
+
 def write_lab_figures(data: Data, folder: Path, formats: Sequence[str]) -> list[Path]:
     """All figures of a lab, in each format."""
-    quadratic = data["problem"] == "quadratic"
-    made = {"convergence": convergence, "rates": rates} if quadratic else {"energies": energies}
-    if data["options"]["dim"] > 1:  # else it is a line
-        made |= {"paths": paths} if quadratic else {"trajectories": trajectories}
+    made = FIGURES[data["problem"]]
+    if data["options"]["dim"] == 1:  # a path would be a line
+        made = {name: draw for name, draw in made.items() if draw not in (paths, trajectories)}
     written = []
     for name, draw in made.items():
         figure = draw(data)

@@ -152,6 +152,35 @@ def _attraction(X: Tensor) -> Tensor:
     return 0.5 * (P + P.mT) @ X
 
 
+def smooth(dim: int = 3, seed: int = 0) -> Problem:
+    """A convex function whose parts are neither quadratic nor of one minimum, for one token:
+
+        f_A(x) = Σ_i log cosh<u_i, x>,    f_M(x) = ½ yᵀ B y + (1/16) Σ_l (y^(l))⁴,  y = x - c
+
+    The u_i are random directions, B has eigenvalues from ½ to 3/2.
+    """
+    whole_number("--dim", dim, 1)
+    generator = torch.Generator().manual_seed(seed)
+    directions, axes = 1.5 * _rotation(dim, generator), _rotation(dim, generator)
+    B = axes * torch.linspace(0.5, 1.5, dim, dtype=torch.float64) @ axes.T
+    centre = 0.5 * _signs(dim, generator)
+    start = centre + _signs(dim, generator)
+
+    def value(X: Tensor) -> Tensor:
+        along, away = X @ directions, X - centre
+        bowl = 0.5 * (away @ B * away).sum((-2, -1)) + 0.0625 * away.pow(4).sum((-2, -1))
+        return (torch.logaddexp(along, -along) - math.log(2.0)).sum((-2, -1)) + bowl
+
+    def attn(X: Tensor) -> Tensor:
+        return -(X @ directions).tanh() @ directions.T
+
+    def mlp(X: Tensor) -> Tensor:
+        away = X - centre
+        return -(away @ B) - 0.25 * away.pow(3)
+
+    return Problem(start, value, attn, mlp)
+
+
 def clusters(X: Tensor, distance: float) -> int:
     """Number of groups of tokens when all nearer than ``distance`` are joined (single linkage)."""
     near = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist") < distance

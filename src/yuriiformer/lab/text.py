@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from yuriiformer.display.columns import aligned, printable, wrapped
+from yuriiformer.lab.measured import CONSISTENT, EXACT
 
 LETTERS = {"mu": "μ", "beta": "β", "gamma": "γ", "delta": "δ"}
 SPLITS = {
@@ -19,9 +20,8 @@ USUAL = "h is in the oracles; γ = δ = 1 unless shown; velocities start at rest
 
 def lab_text(data: Mapping[str, Any], width: int = 120) -> str:
     """Head, table and notes; remarks continue in further lines where the terminal is narrow."""
-    build = _quadratic if data["problem"] == "quadratic" else _particles
-    head, titles, rows, notes = build(data)
-    if data["options"]["norm"] and data["options"]["dim"] == 2:
+    head, titles, rows, notes = CONTENTS[data["problem"]](data)
+    if data["options"].get("norm") and data["options"]["dim"] == 2:
         notes.append("In 2 dimensions LN_v leaves only the directions ±(1, -1): try --dim 16.")
     shown = aligned([titles, *rows], len(titles), ruled=True, width=width)
     lines = [line for note in notes for line in wrapped(note, width)]
@@ -86,6 +86,54 @@ def _particles(data: Mapping[str, Any]) -> Content:
         USUAL,
     ]
     return head, titles, rows, notes
+
+
+def _order(data: Mapping[str, Any]) -> Content:
+    options = data["options"]
+    head = [
+        f"integrators: a smooth convex function in {options['dim']} dimensions, the flow from "
+        f"t = {options['time'] / 2:g} to {1.5 * options['time']:g}",
+        "accelerated flow x' = v, v' = -∇f(x) - a v with "
+        f"a = {options['damping']:g}; gradient flow x' = -∇f(x)",
+    ]
+    titles = ["rule", "A+M", "flow", "drifts", "order", "reversible", "symplectic", "energy"]
+    rows = []
+    for each in data["rules"]:
+        calls = each["calls"]
+        cells = [order_word(each["order"])]
+        cells += [_defect(each["reversible"]), _defect(each["symplectic"])]
+        rows.append(
+            [
+                printable(each["rule"]["name"]),
+                f"{calls['attn']}+{calls['mlp']}",
+                each["flow"] or "–",
+                "–" if each["flow"] != "accelerated" else f"{each['drifts']:.3g}",
+                *cells,
+                "–" if each["drift"] is None else f"{each['drift']:+.3f}",
+                "; ".join(each["remarks"]),
+            ]
+        )
+    fewest = sorted(options["blocks"])[-4:]
+    notes = [
+        f"order: slope of the error over the step, fitted to {', '.join(map(str, fewest))} blocks, "
+        "with mu = beta. 0: not consistent with its flow.",
+        f"At beta = 1, mu = 0 and a step of {options['step']:g}: reversible |RΦRΦ - 1| (gradient "
+        "flow: |Φ(-H)Φ(H) - 1|), symplectic |JᵀΩJ - Ω|, energy: its change over "
+        f"{options['drift_time']:g} units of time. Without LN_v.",
+    ]
+    return head, [*titles, "remarks"], rows, notes
+
+
+def order_word(order: float | None) -> str:
+    """As measured; an order below a half is that of no integrator."""
+    return "–" if order is None else "0" if order < CONSISTENT else f"{order:.2f}"
+
+
+def _defect(value: float | None) -> str:
+    return "–" if value is None else "yes" if value < EXACT else f"no, {value:.2f}"
+
+
+CONTENTS = {"quadratic": _quadratic, "particles": _particles, "order": _order}
 
 
 def settled(counts: Sequence[int]) -> int:

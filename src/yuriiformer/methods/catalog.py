@@ -1,4 +1,4 @@
-"""The catalogue: the paper's 17 rules, then the controls, then rules to continue a model with.
+"""The catalogue: the paper's 17 rules, the controls, rules to continue a model with, further rules.
 
 The equations are the paper's, with LN_v (``norm``) where the paper's text puts it and the index
 t+1/2 of a coefficient written ``_half``. Rules that differ by a pattern (which oracle is first,
@@ -8,43 +8,10 @@ how many refinements) are composed from that pattern, so what they share is writ
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from yuriiformer.errors import UnknownRuleError, did_you_mean
+from yuriiformer.errors import UnknownRuleError
+from yuriiformer.methods.named import Catalog
 from yuriiformer.methods.rule import Rule
-
-
-class Catalog(Mapping[str, Rule]):
-    """Rules by name, in order; the error for an unknown name suggests similar ones.
-
-    ``pattern`` composes a rule from a name that is not listed; None if the name is not of its form.
-    """
-
-    def __init__(
-        self, rules: Iterable[Rule], pattern: Callable[[str], Rule | None] = lambda name: None
-    ) -> None:
-        self._rules = {rule.name: rule for rule in rules}
-        self._pattern = pattern
-
-    def __getitem__(self, name: str) -> Rule:
-        try:
-            return self._rules[name]
-        except KeyError:
-            composed = self._pattern(str(name))
-            if composed is not None:
-                return composed
-            hint = did_you_mean(str(name), self._rules) or "; 'yurii rules' lists all"
-            raise UnknownRuleError(f"unknown rule {name!r}{hint}") from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rules)
-
-    def __len__(self) -> int:
-        return len(self._rules)
-
-    def __repr__(self) -> str:
-        return f"Catalog({', '.join(self._rules)})"
-
 
 UNCLEAR = (
     "The paper prints IMEX results under the labels AMA and MAM without saying which order each "
@@ -76,7 +43,8 @@ def _imex(first: str, second: str, refinements: int, *, normalized: bool) -> Rul
     )
 
 
-IMEX = re.compile(r"imex([1-9]\d?)-(ln-)?(attn-mlp|mlp-attn)")
+IMEX = re.compile(r"imex(0|[1-9]\d*)-(ln-)?(attn-mlp|mlp-attn)")
+MOST = 99  # refinements: each is a call of an oracle
 
 
 def _imex_named(name: str) -> Rule | None:
@@ -84,8 +52,18 @@ def _imex_named(name: str) -> Rule | None:
     found = IMEX.fullmatch(name)
     if found is None:
         return None
+    if not (len(found[1]) < 3 and 1 <= int(found[1]) <= MOST):
+        reason = f"IMEX has from 1 to {MOST} refinements, not {found[1]:.20}"
+        raise UnknownRuleError(f"unknown rule {name!r:.60}: {reason}")
     first, second = found[3].split("-")
     return _imex(first, second, int(found[1]), normalized=bool(found[2])).vary(note=DEEPER)
+
+
+def _imex_similar(name: str) -> list[str]:
+    """The four names with as many refinements as this name seems to ask for."""
+    k = re.match(r"imex([1-9]\d?)(?!\d)", name)
+    ends = ("attn-mlp", "mlp-attn", "ln-attn-mlp", "ln-mlp-attn")
+    return [f"imex{k[1]}-{end}" for end in ends] if k else []
 
 
 def _verlet(outer: str, inner: str) -> Rule:
@@ -272,6 +250,85 @@ UPCYCLING = (
     ),
 )
 
+# Methods that the paper's text defines or cites and that it did not run.
+
+
+def _mlp_first(rule: Rule) -> Rule:
+    """Lie–Trotter splitting in the other order."""
+    exchanged = {"attn": "mlp", "mlp": "attn"}
+    return Rule(
+        f"{rule.name}-mlp-attn",
+        re.sub("attn|mlp", lambda found: exchanged[found[0]], rule.equations),
+        label=f"{rule.label} (MLP→Attn)",
+        note=f"{rule.name} with the MLP before attention.",
+    )
+
+
+def _strang(outer: str, inner: str, note: str = "") -> Rule:
+    letters = (outer[0] + inner[0] + outer[0]).upper()
+    half = f"X = X + 0.5 * {outer}(X)"
+    equations = "\n".join((half, f"X = X + {inner}(X)", half))
+    return Rule(
+        f"gd-strang-{letters.lower()}", equations, label=f"GD+Strang ({letters})", note=note
+    )
+
+
+def _symmetric_verlet(outer: str, inner: str) -> Rule:
+    """Read backwards, the steps are the same: damping, half kick, half drift, kick, and so on."""
+    letters = (outer[0] + inner[0] + outer[0]).upper()
+    equations = f"""
+        V = norm(beta * V + 0.5 * gamma * {outer}(X))
+        X = X + V
+        V = norm(V + gamma_half * {inner}(X))
+        X = X + V
+        V = beta * norm(V + 0.5 * gamma * {outer}(X))
+        """
+    return Rule(
+        f"verlet-symmetric-{letters.lower()}",
+        equations,
+        label=f"Symmetric Verlet ({letters})",
+        note="Kicks and drifts in a symmetric order, without lookahead, with the oracle calls of "
+        f"verlet-{letters.lower()}. The last block's last kick never reaches the logits: it is "
+        "skipped.",
+    )
+
+
+FURTHER = (
+    *(_mlp_first(paper[f"{family}-lie-trotter"]) for family in ("gd", "polyak", "nesterov")),
+    _strang("attn", "mlp"),
+    _strang("mlp", "attn", "The Macaron block (Lu et al. 2019) with one MLP for both half steps."),
+    _symmetric_verlet("attn", "mlp"),
+    _symmetric_verlet("mlp", "attn"),
+    Rule(
+        "adams-bashforth",
+        """
+        F = attn(X) + mlp(X)
+        X = X + gamma * (1.5 * F - 0.5 * G)
+        G = F
+        """,
+        label="Adams–Bashforth 2",
+        streams={"G": "zero"},
+        note="Two-step method, also called optimistic gradient descent: G holds the oracles' "
+        "answers of the block before.",
+    ),
+    Rule(
+        "adam-like",
+        """
+        G = attn(X) + mlp(X)
+        M = beta * M + (1 - beta) * G
+        S = beta_slow * S + (1 - beta_slow) * square(G)
+        X = X + gamma * M / sqrt(S + eps)
+        """,
+        label="Adam-like",
+        streams={"M": "zero", "S": "zero"},
+        coefficients={
+            "beta_slow": {"initial": 0.99},
+            "eps": {"range": "positive", "initial": 1e-3, "learned": False},
+        },
+        note="The first and second moment of the oracles' answers, from block to block.",
+    ),
+)
+
 BASELINE = "gd-lie-trotter"  # what others are compared with, unless another baseline is given
 
 controls = Catalog(CONTROLS)
@@ -279,11 +336,13 @@ standard = Catalog(  # of the paper's, those whose blocks cost what a plain tran
     rule for rule in PAPER if all(count == 1 for count in rule.oracle_calls.values())
 )
 upcycling = Catalog(UPCYCLING)
-rules = Catalog(PAPER + CONTROLS + UPCYCLING, _imex_named)
+further = Catalog(FURTHER)
+rules = Catalog(PAPER + CONTROLS + UPCYCLING + FURTHER, _imex_named, _imex_similar)
 GROUPS = {
     "all": rules,
     "paper": paper,
     "standard": standard,
     "controls": controls,
     "upcycling": upcycling,
+    "further": further,
 }

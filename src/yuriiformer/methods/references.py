@@ -37,8 +37,8 @@ def get_rule(reference: str | os.PathLike[str] | Rule) -> Rule:
 
 
 def get_rules(name: str) -> list[Rule]:
-    """The rules of a group (all, paper, standard, controls, upcycling), or the one rule of a
-    reference."""
+    """The rules of a group (all, paper, standard, controls, upcycling, further), or the one rule
+    of a reference."""
     return list(GROUPS[name].values()) if name in GROUPS else [get_rule(name)]
 
 

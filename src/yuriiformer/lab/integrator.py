@@ -1,0 +1,123 @@
+"""A rule's block as a step of length H of its flow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yuriiformer.errors import ConfigError, whole_number
+from yuriiformer.lab.flow import Flow, Schedule, Streams
+from yuriiformer.lab.problems import Problem
+from yuriiformer.lab.run import first_streams
+from yuriiformer.methods.interpreter import run_rule
+from yuriiformer.methods.rule import Rule
+
+FEWEST = 4  # step sizes to fit an order to
+MOST_BLOCKS = 20_000
+
+
+@dataclass(frozen=True)
+class OrderLab:
+    """A smooth function, the flow on it and the step sizes.
+
+    Args:
+        damping: a of the accelerated flow, for the order; schedules of a rule's own stay.
+        time: the flow is followed from t = time/2 for this long.
+        blocks: how many blocks take that time: one step size for each.
+        step: the step of the geometric measures.
+        drift_time: over which energy is watched.
+    """
+
+    dim: int = 3
+    damping: float = 0.5
+    time: float = 2.0
+    blocks: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048)
+    step: float = 0.25
+    drift_time: float = 100.0
+    given: Mapping[str, float] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for number in self.blocks:
+            whole_number("--blocks", number, 1)
+        if len(set(self.blocks)) < FEWEST:
+            raise ConfigError(f"--blocks needs {FEWEST} different numbers or more to fit an order")
+        if self.damping < 0 or not math.isfinite(self.damping):
+            raise ConfigError(f"--damping must be a number from 0, not {self.damping:g}")
+        for name in ("time", "step", "drift_time"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                flag = name.replace("_", "-")
+                raise ConfigError(f"--{flag} must be a number above 0, not {value:g}")
+        if max(*self.blocks, self.drift_time / self.step) > MOST_BLOCKS:
+            raise ConfigError(
+                f"more than {MOST_BLOCKS:,} blocks: give fewer --blocks, a larger --step or a "
+                "shorter --drift-time"
+            )
+
+
+@dataclass(frozen=True)
+class Integrator:
+    """A rule with the scales of its flow."""
+
+    rule: Rule
+    flow: Flow
+    schedule: Schedule
+    problem: Problem
+    options: OrderLab
+
+    @cached_property
+    def others(self) -> tuple[str, ...]:
+        """Streams beyond the flow's own that a block changes."""
+        written = {assign.target for assign in self.rule.assigns}
+        own = ("X", "V") if self.flow.accelerated else ("X",)
+        return tuple(name for name in self.rule.streams if name in written and name not in own)
+
+    def block(self, H: Tensor, values: Mapping[str, Any]) -> Callable[[Streams], Streams]:
+        """A step of length H (..., 1, 1), with x and v in place of X and V."""
+        scale, size = self.flow.oracle_scale(H), self.flow.velocity_scale(H)
+        attn, mlp = self.problem.oracles(scale)
+
+        def step(streams: Streams) -> Streams:
+            inside = dict(streams)
+            if self.flow.accelerated:
+                inside["V"] = streams["V"] * size
+            after = run_rule(self.rule, inside, attn=attn, mlp=mlp, coefficients=values)
+            if self.flow.accelerated:
+                after["V"] = after["V"] / size
+            return after
+
+        return step
+
+    def start(self, many: int = 1) -> Streams:
+        """``many`` copies of the start, as a leading dimension."""
+        streams = first_streams(self.rule, self.problem.start)
+        if self.flow.accelerated:
+            streams["V"] = first_velocity(self.problem)
+        return {name: value.expand(many, *value.shape) for name, value in streams.items()}
+
+    def geometric(self, lookahead: float) -> dict[str, float]:
+        """Coefficients without damping."""
+        layer = self.options.time / 2 / self.options.step
+        values = self.schedule.at(layer, 3 * layer, 1.0, lookahead)
+        free = [n for n in self.rule.coefficients if n not in self.schedule.given]
+        for name in free if not self.schedule.steady and self.flow.accelerated else ():
+            if isinstance(self.rule.coefficients[name].initial, str):
+                values[name] = lookahead if name.startswith("mu") else 1.0
+        return values
+
+
+def first_velocity(problem: Problem) -> Tensor:
+    """Not at rest, and not along a symmetry of the start."""
+    size = problem.start.shape[-1]
+    return torch.linspace(1.0, -0.5, size, dtype=torch.float64).expand_as(problem.start).clone()
+
+
+def short(value: float, digits: int = 6) -> float:
+    return float(f"{value:.{digits}g}")

@@ -50,6 +50,8 @@ FOREIGN = {
     "folder": {"model.safetensors/deep/file": b"mine"},
     "report": {"report.html": b"mine", "tables/results.json": b'{"mine": 1}'},
     "evaluation": {"validation-best.json": b'{"mine": 1}'},
+    "result": {"validation-best.json": b"mine"},
+    "answers": {"cache.jsonl": b"mine\nmine\n"},
     "suite": {"suite.json.part": b"mine", "runs/a/seed-0/x": b"mine"},
     "config": {"config.json": b'{"model_type": "gpt2"}'},
 }
@@ -101,6 +103,7 @@ def test_a_run_is_not_trained_into_a_suite_or_an_imported_model(run, tmp_path, c
         for more in ([], ["--resume"]):
             said = refused(capsys, "train", "--data", tales(), "--out", folder, *more)
             assert "holds something else than a run" in said
+        assert "holds no run to resume" in refused(capsys, "train", "--resume", "--out", folder)
         assert contents(folder) == before
 
 

@@ -102,7 +102,7 @@ def test_bad_input_is_one_line(run, capsys, arguments, words):
 def test_runs_that_cannot_be_sampled(run, tmp_path, capsys):
     from tests.training.corpora import tales as others
 
-    assert "is not the folder of a run" in sample(capsys, tmp_path)[2]
+    assert "holds no model" in sample(capsys, tmp_path)[2]
     (tmp_path / "config.json").write_text('{"model_type": "yuriiformer"}')
     assert "has no model's configuration under 'yuriiformer'" in sample(capsys, tmp_path)[2]
     assert "MODEL" in sample(capsys)[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 import yuriiformer as yf
 from tests.model.tiny import OF_EACH_KIND, tiny, unsettle
-from yuriiformer.errors import InputError
+from yuriiformer.errors import InputError, RunError
 from yuriiformer.evaluation import scoring
 from yuriiformer.evaluation.scoring import Answers, model_identity, score_batches
 
@@ -141,6 +142,15 @@ def test_identity_tells_models_apart():
     with torch.no_grad():
         nudged.token_table[0, 0] += 1e-6
     assert len({model_identity(each) for each in (one, nudged, *others)}) == 4
+
+
+def test_answers_that_are_something_else_are_left_out(tmp_path):
+    path = tmp_path / "cache.jsonl"
+    path.write_bytes(b"[" * 100_000 + b'\n["x", 1]\n{"a": 1}\n["' + b"0" * 32 + b'", 9, 9]\n\xff\n')
+    assert Answers(path, "model").known == {}
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RunError, match="cannot be read: it is no ordinary file"):
+        Answers(tmp_path / "pipe", "model")
 
 
 def test_answers_outlive_a_crash(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -183,6 +184,25 @@ def test_the_card_can_be_followed(name, tmp_path, capsys):
     exec(code.replace("FOLDER", str(tmp_path / "out")), {})
     said = "".join(capsys.readouterr().out.split())
     assert ("Onceuponatime" if name else "tensor([[0,1,2,") in said
+
+
+def test_texts_of_a_rule_are_no_markup_on_the_card(tmp_path):
+    rule = yf.Rule(
+        "own",
+        "# ``` <b>\nX = X + attn(X)\nX = X + mlp(X)",
+        label="<script>x</script> [a](b)",
+        note="![i](j) <img src=k> `c`\n# head | ~~s~~ &lt;",
+    )
+    ours.export_model(tiny(rule), tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    fenced = card.split("```\n")[1]
+    assert fenced == f"{rule.equations}\n"
+    outside = re.sub(r"\\[!-/:-@\[-`{-~]", "", card.replace(fenced, "").split("## Use")[0])
+    assert "script" in outside
+    assert not re.search(r"<|&|!\[|\]\(|~~", outside)
+    assert [line for line in outside.splitlines() if line.startswith("#")] == [
+        "# scriptx/script a(b)"
+    ]
 
 
 def test_folders(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from tests.later import Later
 from tests.launcher import yurii
 from tests.model.tiny import OF_EACH_KIND
 from tests.training.corpora import tales as small_words
-from tests.training.runs import small
+from tests.training.runs import small, tales
 from yuriiformer.errors import ModelFileError, RunError
 from yuriiformer.evaluation import evaluate as measuring
 from yuriiformer.runs.loading import open_model
@@ -115,12 +115,36 @@ def test_export_and_back_loses_nothing(rule, oracles, tmp_path):
         assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes(), file.name
 
 
+def test_a_tokeniser_keeps_its_name_through_a_gpt2(tmp_path):
+    config = yf.ModelConfig("gd-lie-trotter", n_layer=1, n_head=2, d_model=16, vocab_size=300)
+    tokenizer = yf.TokenStore.open(small_words(300, 300)).tokenizer()
+    ours.export_model(yf.YuriiFormer(config), tmp_path / "one", tokenizer, kind="gpt2")
+    loaded = open_model(tmp_path / "one")
+    assert loaded.tokenizer.name == tokenizer.name == "bpe:300"
+    ours.export_model(loaded.model, tmp_path / "two", loaded.tokenizer, kind="gpt2")
+    for file in (tmp_path / "one").iterdir():
+        if file.name != "README.md":  # it counts the biases too
+            assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes(), file.name
+
+
 def test_what_is_no_model_is_said_in_one_line(kinds, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelFileError, match="there is no model 'nosuch' here"):
         open_model("nosuch")
     with pytest.raises(ModelFileError, match="there is no model"):
         open_model("/no/such/folder here")
+    monkeypatch.chdir(kinds["run"].parent)
+    with pytest.raises(ModelFileError, match=r"^there is no model '.*/nosuch'$"):
+        open_model(f"{kinds['run'].name}/nosuch")  # the folder is here: the hub is not asked
+    with pytest.raises(RunError, match="holds prepared data, not a model"):
+        open_model(tales())
+    with pytest.raises(RunError, match="name the run, or one of them"):
+        open_model(kinds["run"] / "checkpoints")
+    for name in ("model.safetensors", "model.json"):
+        with pytest.raises(ModelFileError, match="is one file of a model: name its folder"):
+            open_model(kinds["run"] / "checkpoints" / "best" / name)
+    with pytest.raises(RunError, match="/dev/null holds no model"):
+        open_model("/dev/null")
     (tmp_path / "suite.json").write_text("{}")
     with pytest.raises(RunError, match="is a suite: name one of its runs"):
         open_model(tmp_path)

@@ -124,6 +124,17 @@ def test_pictures_are_the_same_again_and_of_every_kind(tmp_path, name):
     assert draw_rule(RULES[name], tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_a_picture_of_a_very_long_rule_has_fewer_dots(tmp_path, monkeypatch):
+    from PIL import Image
+
+    from yuriiformer.methods.drawing import diagram
+
+    monkeypatch.setattr(diagram, "MOST_PIXELS", 1500)
+    long = yf.Rule("long", "X = X + attn(X)\nX = X + mlp(X)\n" * 20)
+    with Image.open(diagram.draw_rule(long, tmp_path / "long.png")) as picture:
+        assert 1000 < max(picture.size) < 1600  # a rim is added
+
+
 def test_where_a_picture_cannot_go(tmp_path):
     from yuriiformer.methods.drawing.diagram import draw_rule
 

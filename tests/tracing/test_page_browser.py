@@ -130,6 +130,18 @@ def test_another_text(explore):
     assert page.evaluate("depth.charts.planes[1].ways.length") == 9
 
 
+def test_a_coefficient_may_be_called_as_something_of_javascripts(explore):
+    payload = depths.two()
+    names = ("toString", "constructor", "__proto__", "hasOwnProperty")
+    one, other = payload["runs"]
+    one["coefficients"] = {name: [0.1 * k for k in range(6)] for name in names}
+    other["coefficients"] = {"beta": [0.5] * 4}
+    page = explore(payload)
+    assert page.locator("#coefficients canvas").count() == len(names) + 1
+    captions = page.locator("#coefficients figcaption").all_inner_texts()
+    assert captions == [f"{name} · {one['label']}" for name in names] + [f"beta · {other['label']}"]
+
+
 def test_odd_pieces_are_seen_and_stay_texts(explore):
     page = explore(depths.odd(), 360)
     page.get_by_role("button", name="all", exact=True).click()

@@ -150,6 +150,10 @@ def _data_of(out: Path | None, *, resume: bool) -> Path:
         if not folder.is_dir():
             raise ConfigError(f"the run's data are no longer in {folder}: say where with --data")
         return folder
+    if resume and out is not None and out.exists():
+        raise ConfigError(
+            f"{out} holds no run to resume: to begin one, give --data and a new --out"
+        )
     raise ConfigError("--data is needed: a folder made by 'yurii prepare'")
 
 

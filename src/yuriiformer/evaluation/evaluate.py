@@ -23,6 +23,7 @@ from yuriiformer.evaluation.local_tasks import (
     local_task,
     parse_tasks,
 )
+from yuriiformer.evaluation.scoring import holds_answers
 from yuriiformer.evaluation.validation import (
     BITS_PER_BYTE,
     Tell,
@@ -209,10 +210,13 @@ def _path(given: str | Path | None) -> Path | None:
 
 
 def _is_evaluation(folder: Path) -> bool:
-    """Whether a folder holds nothing but results of evaluations."""
-    names = {path.name.removesuffix(".part") for path in folder.iterdir()} - {CACHE}
-    known = [read_json(folder / name) for name in names if name.endswith(".json")]
-    return len(known) == len(names) and all("sha256" in each for each in known if each)
+    """Whether a folder holds nothing but results of evaluations, and of a killed one its answers
+    and the part of a result."""
+    inside = {path.name: path for path in folder.iterdir()}
+    results = [path for name, path in inside.items() if name.endswith(".json")]
+    others = {name for name in inside if not name.endswith((".json", ".json.part"))}
+    known = all("sha256" in read_json(path) for path in results)
+    return known and others <= {CACHE} and (not others or holds_answers(inside[CACHE]))
 
 
 def check_tasks(tasks: Sequence[TaskSpec], data: Path | None) -> None:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +28,7 @@ from yuriiformer.files import sha256_of_json
 from yuriiformer.model.context import Context
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.oracles import oracle_pair
+from yuriiformer.reading import parse_json, read_bytes, reason
 
 Pair = tuple[Sequence[int], Sequence[int]]  # the tokens of a context and of its continuation
 
@@ -190,6 +193,9 @@ def model_identity(model: YuriiFormer) -> str:
     return digest.hexdigest()
 
 
+KEY = "[0-9a-f]{32}"
+
+
 class Answers:
     """The answers of a model so far: lines of JSON from which an interrupted evaluation resumes.
 
@@ -207,7 +213,7 @@ class Answers:
 
     def key(self, *question: Any) -> str:
         text = json.dumps([self.identity, *question], separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return hashlib.sha256(text.encode()).hexdigest()[:32]  # as in KEY
 
     def add(self, answers: dict[str, Any]) -> None:
         self.known |= answers
@@ -225,13 +231,23 @@ class Answers:
 
     def _read(self, path: Path) -> None:
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as error:
-            raise RunError(f"{path} cannot be read: {error.strerror}") from None
+            raise RunError(f"{path} cannot be read: {reason(error)}") from None
         self._ends_line = content.endswith(b"\n") or not content
-        for line in content.splitlines():
-            try:
-                key, value = json.loads(line)
-                self.known[str(key)] = value
-            except (ValueError, TypeError):
-                continue
+        self.known |= dict(filter(None, map(_answer, content.splitlines())))
+
+
+def _answer(line: bytes) -> tuple[str, Any] | None:
+    """A question's key and its answer; None for a line that is cut, damaged or something else."""
+    with suppress(ValueError, RecursionError):
+        found = parse_json(line)
+        if isinstance(found, list) and len(found) == 2 and re.fullmatch(KEY, str(found[0])):
+            return found[0], found[1]
+    return None
+
+
+def holds_answers(path: Path) -> bool:
+    """Whether a file was written by `Answers`: its first lines tell, and a new one has none."""
+    lines = read_bytes(path).splitlines()[:2]
+    return not lines or any(map(_answer, lines))

@@ -61,7 +61,7 @@ def read_gpt2(folder: Path) -> Read:
 
 def _tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     if (folder / TOKENIZER_FILE).is_file():
-        return find_fast_tokenizer(folder)
+        return _exported_tokenizer(folder)  # it may have been exported here
     return GPT2() if config.real_vocab == GPT2.vocab_size else None
 
 

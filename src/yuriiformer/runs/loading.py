@@ -174,6 +174,8 @@ def _with(
     if not alone:
         return _of_run(path, data, checkpoint, device)
     if path.is_file():
+        if path.suffix in (".safetensors", ".json"):
+            raise ModelFileError(f"{path} is one file of a model: name its folder, {path.parent}")
         model, tokenizer, weights = read_nanogpt(path)
     elif (path / CONFIG).is_file():
         model, tokenizer, weights = load_model(path), read_tokenizer(path), path / WEIGHTS
@@ -197,18 +199,30 @@ def _of_run(
     path: Path, data: Sequence[Path], checkpoint: str | None, device: str | torch.device
 ) -> LoadedModel:
     folder = RunFolder(path)
-    if not folder.exists and (path / "suite.json").is_file():
-        raise RunError(f"{path} is a suite: name one of its runs, {path}/runs/ARM/seed-0")
+    if not folder.exists:
+        raise RunError(f"{path} {_what_it_is(path)}")
     found, problems = find_checkpoint(folder, checkpoint)
     model, tokenizer = load_model(found.folder, device=device), read_tokenizer(found.folder)
     saved, weights = folder.read_config(), found.folder / WEIGHTS
     return LoadedModel(path, model, weights, data, tokenizer, found, saved, problems)
 
 
+def _what_it_is(path: Path) -> str:
+    """Why a path leads to no model, as far as can be told."""
+    if (path / "suite.json").is_file():
+        return f"is a suite: name one of its runs, {path}/runs/ARM/seed-0"
+    if (path / "meta.json").is_file():
+        return "holds prepared data, not a model: train one on them first"
+    if path.name == "checkpoints":
+        return "holds the checkpoints of a run: name the run, or one of them"
+    return "holds no model: it has neither config.json, as runs and exports have, nor model.json"
+
+
 def _from_hub(path: Path) -> Path:
     """The folder of a model that is on the hub, or was taken from there before."""
     name = path.as_posix()
-    if not HUB_NAME.fullmatch(name):
+    here = len(path.parts) > 1 and path.parent.exists()  # then no name on the hub is meant
+    if here or not HUB_NAME.fullmatch(name):
         raise ModelFileError(f"there is no model {name!r}")
     try:
         from huggingface_hub import snapshot_download  # noqa: PLC0415
@@ -221,5 +235,6 @@ def _from_hub(path: Path) -> Path:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:  # no network, no such model, no permission: each its own class
         raise ModelFileError(
-            f"there is no model {name!r} here, and the hub gives none: {one_line(error):.160}"
+            f"there is no model {name!r} here, and none could be taken from the hub "
+            f"({type(error).__name__})"
         ) from None

@@ -48,10 +48,11 @@ def write_drawings(drawings: Sequence[Drawing], folder: Path, formats: Sequence[
     written: list[Path] = []
     for each in drawings:
         source = sha256_of_json([code, each.digest])
-        before = known.get(each.name, {})
-        files = dict(before["files"]) if before.get("from") == source else {}
+        before = known.get(each.name, {"from": "", "files": {}})
+        same = before["from"] == source
+        files = dict(before["files"]) if same else {}
+        empty = same and not files  # it had nothing to show
         wanted = {kind: folder / f"{each.name}.{kind}" for kind in formats}
-        empty = bool(before) and before["from"] == source and not files
         missing = [kind for kind, path in wanted.items() if not _stands(path, files.get(kind))]
         if missing and not empty:
             figure = each.draw()

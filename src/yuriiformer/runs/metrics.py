@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -132,9 +133,10 @@ def _record(line: str | bytes) -> Record | None:
 def _parsed(line: str | bytes) -> Any:
     """As json.loads, in half the time for a line that has nothing around its object."""
     if isinstance(line, str) and line.startswith("{"):
-        record, end = _scan(line, 0)
-        if line[end:] in ("", "\n"):
-            return record
+        with suppress(StopIteration):  # cut short: json.loads says where
+            record, end = _scan(line, 0)
+            if line[end:] in ("", "\n"):
+                return record
     return json.loads(line)
 
 

@@ -32,9 +32,9 @@ Format = Literal["png", "svg", "pdf"]
 
 @dataclass(frozen=True)
 class Flags:
-    """Compare runs: a self-contained HTML page with plots, tables (Markdown, LaTeX, CSV, JSON); of
-    a study, a verdict on each hypothesis; with --figures the plots as files. Works on unfinished runs (run it again for newer
-    results) and on archives ('yurii archive'), which need no runs."""
+    """Compare runs: a self-contained HTML page with plots, and tables (Markdown, LaTeX, CSV, JSON);
+    of a study, a verdict on each hypothesis; with --figures the plots as files. Works on unfinished
+    runs (run it again for newer results) and on archives ('yurii archive'), which need no runs."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Suites, archives, runs, or folders that hold some."""

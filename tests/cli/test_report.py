@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -56,7 +58,38 @@ def test_figures_in_the_formats_asked_for(runs, tmp_path, capsys):
     assert "figures" in said
     made = [path.name for path in (tmp_path / "figures").iterdir()]
     assert {"loss-curves.png", "loss-curves.svg", "ranking.png", "ranking.svg"} <= set(made)
-    assert all(name.endswith((".png", ".svg")) for name in made)
+    assert all(name.endswith((".png", ".svg", ".json")) for name in made)
+
+
+def test_figures_are_drawn_when_asked_for(runs, tmp_path, capsys):
+    words = (runs / f"{GD}-0", "--out", tmp_path, "--no-samples")
+    code, said, _ = report(capsys, *words)
+    assert code == 0
+    assert "figures in" not in said
+    assert not (tmp_path / "figures").exists()
+    code, said, _ = report(capsys, *words, "--figures")
+    assert code == 0
+    assert said.index("report.html") < said.index(f"figures in {tmp_path / 'figures'}")
+    made = [path.name for path in (tmp_path / "figures").iterdir()]
+    assert {"loss-curves.png", "ranking.png", "made.json"} <= set(made)
+    assert all(name.endswith((".png", ".json")) for name in made)
+
+
+def test_kept_samples_need_no_torch(runs, tmp_path, capsys):
+    words = ["report", str(runs / f"{NESTEROV}-0"), "--out", str(tmp_path)]
+    _, said, _ = report(capsys, *words[1:])
+    code = f"""
+import sys
+from yuriiformer.cli.main import main
+assert main({words!r}) == 0
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, encoding="utf-8"
+    )
+    sample = said.partition("temperature")[2].partition("tables in")[0]  # the table has its width
+    assert sample.strip()
+    assert sample in done.stdout
 
 
 def test_samples_have_the_prompts_and_are_kept(runs, tmp_path, capsys):

@@ -20,8 +20,8 @@ from yuriiformer.display.figures import DIRECT, is_empty, said, save_figure, spr
 from yuriiformer.methods.catalog import paper
 from yuriiformer.report.curves import difference_curve, styles
 from yuriiformer.report.figures import (
-    _all_of,
     difference,
+    drawings,
     loss_curves,
     momentum_pairs,
     nesterov_polyak,
@@ -119,7 +119,7 @@ def test_every_figure_draws(tmp_path, case):
 @pytest.mark.parametrize("case", [name for name in CASES if name != "17 arms"])
 def test_figures_that_have_nothing_to_show_are_not_written(tmp_path, case):
     comparison = CASES[case](tmp_path / "runs")
-    found = {f"{name}.png" for name, figure in _all_of(comparison) if not is_empty(figure)}
+    found = {f"{each.name}.png" for each in drawings([comparison]) if not is_empty(each.draw())}
     assert all(re.fullmatch(r"[a-z0-9.-]+", name) for name in found)
     if case == "nothing begun":  # `yurii report` writes those of a run in its own tests
         written = write_figures([comparison], tmp_path / "figures", ("png",))

@@ -34,6 +34,33 @@ def test_what_is_added_is_read(path):
     assert read_metrics(path) == [*RECORDS, {"step": 5}]
 
 
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        (' {"step": 3}', True),  # what json.loads accepts
+        ('{"step": 3} \t', True),
+        ('{"step": 3, "loss": NaN}', True),
+        ('{"step": 3} {"step": 4}', False),
+        ('{"step": 3}]', False),
+        ('{"step": 3', False),
+        ('{"step": ', False),
+        ('{"step": -1}', False),
+        ('{"step": 3, "lr": {"muon": "x"}}', False),
+        ("[3]", False),
+        ("3", False),
+        ("", False),
+    ],
+)
+def test_lines_as_others_may_write_them(path, line, read):
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(line + "\n" + whole, encoding="utf-8")
+    if read:
+        assert read_metrics(path)[0]["step"] == 3
+    else:
+        with pytest.raises(RunError, match="line 1 is damaged"):
+            read_metrics(path)
+
+
 def test_a_record_is_readable_as_soon_as_it_is_added(tmp_path):
     """No buffer that a kill could empty."""
     file = MetricsFile(tmp_path / "metrics.jsonl")

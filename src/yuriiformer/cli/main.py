@@ -20,7 +20,7 @@ COMMANDS = {
     "data": "look at a prepared corpus",
     "train": "train a model: presets of the paper and of CPU scale, resumable, on many processes",
     "suite": "compare rules: several seeds, the same data, in parallel, resumable",
-    "report": "tables, figures and a page from runs, suites and archives",
+    "report": "a page, tables and figures from runs, suites and archives",
     "archive": "keep the results of a suite in a small folder, without its runs",
     "sample": "text from a trained model",
     "evaluate": "validation loss, perplexity, and tasks of the evaluation harness",

@@ -32,9 +32,9 @@ Format = Literal["png", "svg", "pdf"]
 
 @dataclass(frozen=True)
 class Flags:
-    """Compare runs: a self-contained HTML page, tables (Markdown, LaTeX, CSV, JSON), figures;
-    of a study, a verdict on each hypothesis. Works on unfinished runs (run it again for newer
-    results) and on archives ('yurii archive'), which need no runs."""
+    """Compare runs: a self-contained HTML page with plots, and tables (Markdown, LaTeX, CSV, JSON);
+    of a study, a verdict on each hypothesis; with --figures the plots as files. Works on unfinished
+    runs (run it again for newer results) and on archives ('yurii archive'), which need no runs."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Suites, archives, runs, or folders that hold some."""
@@ -76,17 +76,22 @@ def run(arguments: list[str]) -> int:
         extras = Extras(title, made_now(), samples, _commands(flags, arguments))
         _tables(comparisons, out)
         write_page(PAGE, payload(comparisons, extras), out / "report.html")
-        _print(comparisons, samples, out)
-        if flags.figures or flags.formats:
-            from yuriiformer.report.figures import write_figures
-
-            write_figures(comparisons, out / "figures", flags.formats or ("png",))
-            print(f"figures in {out / 'figures'}", flush=True)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise RunError(f"the report cannot be written to {out}: {error}") from None
+    _print(comparisons, samples, out)
+    if flags.figures or flags.formats:
+        _figures(comparisons, out / "figures", flags.formats or ("png",))
     return 0
+
+
+def _figures(comparisons: Sequence[Comparison], folder: Path, formats: Sequence[str]) -> None:
+    from yuriiformer.report.figures import write_figures
+
+    try:
+        write_figures(comparisons, folder, formats)
+    except OSError as error:
+        raise RunError(f"the figures cannot be written to {folder}: {error}") from None
+    print(f"figures in {folder}", flush=True)
 
 
 def _is_report(folder: Path) -> bool:

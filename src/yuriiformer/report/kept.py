@@ -26,8 +26,8 @@ MADE = "made.json"
 FORM = Each({"from": str, "files": Each(str)})
 DPI = 200
 # Where the code that draws stands: another version of it may draw another figure.
-DRAWN_BY = ("report/figures.py", "report/figures_coefficients.py", "report/curves.py")
-DRAWN_BY += ("display/figures.py", "display/curves.py", "report/kept.py")
+DRAWN_BY = """report/figures.py report/figures_coefficients.py report/curves.py report/kept.py
+    display/figures.py display/curves.py methods/drawing/equations.py""".split()
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,11 @@ def write_drawings(drawings: Sequence[Drawing], folder: Path, formats: Sequence[
     written: list[Path] = []
     for each in drawings:
         source = sha256_of_json([code, each.digest])
-        before = known.get(each.name, {})
-        files = dict(before["files"]) if before.get("from") == source else {}
+        before = known.get(each.name, {"from": "", "files": {}})
+        same = before["from"] == source
+        files = dict(before["files"]) if same else {}
+        empty = same and not files  # it had nothing to show
         wanted = {kind: folder / f"{each.name}.{kind}" for kind in formats}
-        empty = bool(before) and before["from"] == source and not files
         missing = [kind for kind, path in wanted.items() if not _stands(path, files.get(kind))]
         if missing and not empty:
             figure = each.draw()

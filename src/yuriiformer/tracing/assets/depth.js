@@ -94,9 +94,11 @@ const depth = (() => {
     depthPlane(page);
     depthCurves(page);
     depthHeads(page);
+    depthMaps(page);
     page.show(0);
   } else {
     $("toolbar").hidden = true;
+    $("maps").hidden = true;
     for (const id of ["text", "prediction", "way", "curves"])
       $(id).replaceChildren($(id).querySelector("h2"), Dom.empty("No text was traced."));
   }

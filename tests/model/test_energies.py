@@ -225,12 +225,16 @@ def drawn(*shape, seed=0):
     return 0.5 * torch.randn(*shape, dtype=torch.float64, generator=generator)
 
 
-def modulated(heads=1, *, symmetric=True, value=True, scale=True, norm=False):
+def modulated(heads=1, *, symmetric=True, value=True, scale=True, norm=False, bias=False):
     """The model's own attention whose Q, K, V, W_O are no identities; where all conditions hold,
     W_O W_V = QᵀK / √d_head is symmetric, head by head."""
-    module = Attention(yf.ModelConfig(n_layer=1, n_head=heads, d_model=6, context=N)).double()
+    config = yf.ModelConfig(n_layer=1, n_head=heads, d_model=6, context=N, bias=bias)
+    module = Attention(config).double()
     size = 6 // heads
     with torch.no_grad():
+        if bias:
+            module.qkv.bias.copy_(drawn(18, seed=30))
+            module.out.bias.zero_()
         parts = []
         for head in range(heads):
             Q, M = drawn(size, 6, seed=head), drawn(size, size, seed=9 + head)
@@ -278,9 +282,10 @@ def test_attention_in_any_coordinates_is_a_preconditioned_gradient():
         ({"value": False}, OPEN),
         ({"scale": False}, OPEN),
         ({"norm": True}, OPEN),
+        ({"bias": True}, OPEN),
         ({}, CAUSAL),
     ],
-    ids=["QᵀK not symmetric", "V is not QᵀK", "scale", "LayerNorm", "causal"],
+    ids=["QᵀK not symmetric", "V is not QᵀK", "scale", "LayerNorm", "biases", "causal"],
 )
 def test_each_condition_of_the_modulated_attention_is_needed(options, context):
     module, X = modulated(**options), wide()

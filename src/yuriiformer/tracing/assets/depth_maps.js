@@ -30,7 +30,10 @@ const depthMaps = (page) => {
           : Dom.empty("Nothing is known of its maps.")))));
   }
 
-  if (!names.length) { $("maps").hidden = true; return; }
+  if (!names.length) {
+    $("map-view").replaceChildren(Dom.empty("Nothing is known of its maps."));
+    return;
+  }
   $("map-controls").replaceChildren(pickFrom("quantity",
     [["", names.map((name) => [name, page.capital(title(name))])]],
     (value) => { chosen = value; draw(); }, chosen));

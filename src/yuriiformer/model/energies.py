@@ -6,10 +6,10 @@ For tokens X = (x_1, ..., x_n), each of width d, with the paper's changes of coo
     F(X) = sum_i sum_l v((A x_i + b)_l),  v' = sigma       potential
 
 Exact. If B is symmetric, the gradient of E in x_i divided by 2 Z_i is softmax attention with the
-value-output map V = B: one head, no bias, no mask, no LayerNorm before it. (With B = I: Q = K = V = I and
-scale 1.) For any other V and an invertible symmetric B, attention is V B^-1 times it: the paper's
-preconditioner. The gradient of F is an MLP with any A, b and hidden width and W = A', without
-LayerNorm before it.
+value-output map V = B: one head, no bias, no mask, no LayerNorm before it. (With B = I this is
+Q = K = V = I and scale 1.) For any other V and an invertible symmetric B, attention is V B^-1 times
+it: the paper's preconditioner. The gradient of F is an MLP with any A, b and hidden width and
+W = A', without LayerNorm before it.
 
 Exact, of any model: with the keys of a head held fixed, the log-partition
 

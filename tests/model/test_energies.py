@@ -215,3 +215,145 @@ def test_scores_know_masks():
     assert scores[..., 1].isneginf().all()
     wanted = F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
     torch.testing.assert_close(scores.softmax(-1) @ q, wanted)
+
+
+# The paper's modulations: any coordinates Q, K, A, b, under the conditions that make them exact.
+
+
+def drawn(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return 0.5 * torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def modulated(heads=1, *, symmetric=True, value=True, scale=True, norm=False, bias=False):
+    """The model's own attention whose Q, K, V, W_O are no identities; where all conditions hold,
+    W_O W_V = QᵀK / √d_head is symmetric, head by head."""
+    config = yf.ModelConfig(n_layer=1, n_head=heads, d_model=6, context=N, bias=bias)
+    module = Attention(config).double()
+    size = 6 // heads
+    with torch.no_grad():
+        if bias:
+            module.qkv.bias.copy_(drawn(18, seed=30))
+            module.out.bias.zero_()
+        parts = []
+        for head in range(heads):
+            Q, M = drawn(size, 6, seed=head), drawn(size, size, seed=9 + head)
+            form = M + M.T if symmetric else M
+            K = form @ Q  # QᵀK = Qᵀ form Q
+            parts.append((Q, K, K if value else drawn(size, 6, seed=20), Q.T))
+        stacked = [torch.cat([part[i] for part in parts]) for i in range(3)]
+        module.qkv.weight.copy_(torch.cat(stacked))
+        out = torch.cat([part[3] for part in parts], dim=1)
+        module.out.weight.copy_(out / math.sqrt(size) if scale else out)
+    if not norm:
+        module.norm = nn.Identity()
+    return module
+
+
+def modulated_gradient(module, X):
+    """The gradient of each head's energy by autograd, divided by its own 2 Z_i; summed."""
+    total = torch.zeros_like(X)
+    for B in module.maps().query_key.matrix:
+        Y = X.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(interaction_energy(Y, B), Y)
+        total += gradient / (2 * (X @ B @ X.T).exp().sum(-1, keepdim=True))
+    return total
+
+
+def wide():
+    return drawn(N, 6, seed=5)
+
+
+def test_attention_in_any_coordinates_is_a_preconditioned_gradient():
+    """QᵀK symmetric, V = QᵀK (both with the scale), one head, no mask, no LayerNorm."""
+    module, X = modulated(), wide()
+    wanted = modulated_gradient(module, X)
+    torch.testing.assert_close(module(X[None], OPEN)[0].detach(), wanted, **EXACT)
+    B = module.maps().query_key.matrix[0]
+    torch.testing.assert_close(interaction_gradient(X, B), wanted, **EXACT)
+    torch.testing.assert_close(B, module.maps().value_output.matrix[0], **EXACT)
+    torch.testing.assert_close(log_partition(X, B).logsumexp(0), log_interaction_energy(X, B))
+
+
+@pytest.mark.parametrize(
+    ("options", "context"),
+    [
+        ({"symmetric": False}, OPEN),
+        ({"value": False}, OPEN),
+        ({"scale": False}, OPEN),
+        ({"norm": True}, OPEN),
+        ({"bias": True}, OPEN),
+        ({}, CAUSAL),
+    ],
+    ids=["QᵀK not symmetric", "V is not QᵀK", "scale", "LayerNorm", "biases", "causal"],
+)
+def test_each_condition_of_the_modulated_attention_is_needed(options, context):
+    module, X = modulated(**options), wide()
+    assert (module(X[None], context)[0] - modulated_gradient(module, X)).abs().max() > 0.01
+
+
+def test_several_heads_are_a_sum_of_gradients_each_divided_by_its_own_partition():
+    """Not one gradient divided by one partition."""
+    module, X = modulated(heads=2), wide()
+    own = module(X[None], OPEN)[0].detach()
+    torch.testing.assert_close(own, modulated_gradient(module, X), **EXACT)
+    maps, Y = module.maps().query_key.matrix, X.clone().requires_grad_()
+    energy = sum(interaction_energy(Y, B) for B in maps)
+    (gradient,) = torch.autograd.grad(energy, Y)
+    Z = sum((X @ B @ X.T).exp().sum(-1, keepdim=True) for B in maps)
+    assert (own - gradient / (2 * Z)).abs().max() > 0.01
+
+
+def test_any_value_map_is_a_preconditioner():
+    """V B⁻¹ times the gradient over 2 Z, if B is symmetric and invertible; not if it is not."""
+    for symmetric in (True, False):
+        module, X = modulated(value=False, symmetric=symmetric), wide()
+        maps = module.maps()
+        B, V = maps.query_key.matrix[0], maps.value_output.matrix[0]
+        wanted = modulated_gradient(module, X) @ (V @ B.inverse()).T
+        off = (module(X[None], OPEN)[0] - wanted).abs().max().item()
+        assert off < 1e-10 if symmetric else off > 0.01
+
+
+def test_z_times_the_modulated_attention_is_a_gradient_only_if_it_is_symmetric():
+    """No other energy exists either: the Jacobian of Z times attention is not symmetric."""
+    X = 0.4 * wide()
+    for symmetric in (True, False):
+        B = modulated(symmetric=symmetric).maps().query_key.matrix[0]
+        asymmetry = jacobian_asymmetry(lambda X, B=B: (X @ B @ X.T).exp() @ X @ B.T, X)
+        assert asymmetry < 1e-10 if symmetric else asymmetry > 0.02
+
+
+@pytest.mark.parametrize("hidden", [3, 6, 24])
+@pytest.mark.parametrize("gelu", ["exact", "tanh"])
+def test_an_mlp_with_transposed_matrices_is_the_gradient_of_the_potential(hidden, gelu):
+    """Any A, b and hidden width; not with another W, not with a LayerNorm before it, and not with
+    a bias after it."""
+    config = yf.ModelConfig(n_layer=1, n_head=1, d_model=6, context=N, bias=True, gelu=gelu)
+    module, X = MLP(config).double(), 3 * wide()
+    A, b = drawn(hidden, 6, seed=1), drawn(hidden, seed=2)
+    module.up, module.down = nn.Linear(6, hidden).double(), nn.Linear(hidden, 6).double()
+    norm, module.norm = module.norm, nn.Identity()
+    nn.init.zeros_(module.down.bias)
+    with torch.no_grad():
+        module.up.weight.copy_(A)
+        module.up.bias.copy_(b)
+        module.down.weight.copy_(A.T)
+    Y = X.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(potential_energy(Y, module.activation, A, b), Y)
+
+    def off():
+        return (module(X[None], OPEN)[0] - wanted).abs().max().item()
+
+    assert off() < 1e-10
+    module.norm = norm
+    assert off() > 0.01
+    module.norm = nn.Identity()
+    nn.init.constant_(module.down.bias, 0.1)
+    assert off() > 0.05
+    nn.init.zeros_(module.down.bias)
+    with torch.no_grad():
+        module.down.weight.copy_(drawn(6, hidden, seed=8))
+    assert off() > 0.01
+    J = torch.autograd.functional.jacobian(lambda x: module(x[None, None], OPEN)[0, 0], X[0])
+    assert (J - J.T).abs().max() > 0.01  # with another W it is no gradient of anything

@@ -136,6 +136,14 @@ def _run(
         "n_layer": layers,
         "streams": ["X", "V"] if velocity else ["X"],
         "coefficients": {n: [0.5 + 0.4 * chance.random() for _ in range(layers)] for n in names},
+        "maps": [
+            {
+                "name": name,
+                "layers": [[chance.uniform(-1, 1) for _ in range(heads)] for _ in range(layers)],
+                "ends": [-1.0, 1.0],
+            }
+            for name in ("value_output_attraction", "alignment")
+        ],
         "steps": steps,
         "texts": [_text(chance, name, pieces, steps, layers, heads) for name, pieces in texts],
     }

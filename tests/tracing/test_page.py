@@ -44,6 +44,11 @@ def test_every_rule_makes_a_whole_payload(rule, oracles):
     assert set(text["by_step"]) <= set(BY_STEP)
     explained = set(reading())
     assert {*text["by_step"], *text["whole"], *text["heads"]} <= explained
+    assert {each["name"] for each in run["maps"]} <= explained
+    for each in run["maps"]:
+        heads = 1 if each["name"] == "mlp_alignment" else 4
+        assert [len(layer) for layer in each["layers"]] == [heads] * run["n_layer"]
+    assert len(run["maps"]) == (8 if oracles == "paper" else 7)  # a gated MLP has no A and W
     others = {f"norm_{name}" for name in run["streams"] if name not in ("X", "V")}
     assert set(text["by_layer"]) <= explained | others
 
@@ -82,4 +87,6 @@ def test_the_terminals_table_has_the_means():
         assert line[13:].split()[0] == f"{sum(values) / len(values):.4g}"
     assert "14 tokens" in said[0]
     depths = [depth for text in run["texts"] for depth in text["effective_depth"]]
-    assert f"mean effective depth {sum(depths) / len(depths):.1f} of 3" in said[-1]
+    assert f"mean effective depth {sum(depths) / len(depths):.1f} of 3" in said[-2]
+    assert said[-1].startswith("value–output maps of 12 heads: ")
+    assert sum(int(word) for word in said[-1].split(": ")[1].split() if word.isdigit()) == 12

@@ -26,14 +26,37 @@ def test_every_part_is_shown(explore):
         assert words.count(run["label"]) >= 4
         assert all(line in words for line in run["equations"])
     assert all(reading["text"] in words for reading in payload["reading"])
-    assert page.locator("nav a").count() == page.locator("main section").count() == 8
+    assert page.locator("nav a").count() == page.locator("main section").count() == 9
     assert page.locator("#commands .command").count() == 1
     assert page.locator(".chip").count() == 2 * len(depths.WORDS)
     assert page.locator("#planes canvas").count() == 2
     assert page.locator("#coefficients canvas").count() == 3
-    assert page.locator(".heat rect").count() == 2 * 6 * 4
+    assert page.locator("#heads .heat rect").count() == 2 * 6 * 4
+    assert page.locator("#maps .heat rect").count() == 2 * 6 * 4
     assert "NaN" not in words
     assert "undefined" not in words
+
+
+def test_maps_of_the_heads(explore):
+    payload = depths.two()
+    page = explore(payload)
+    for name in ("alignment", "value_output_attraction"):
+        page.locator("#map-controls select").select_option(name)
+        shown = page.locator("#maps .heat title").evaluate_all("all => all.map(o => o.textContent)")
+        values = [
+            value
+            for run in payload["runs"]
+            for each in run["maps"]
+            if each["name"] == name
+            for layer in each["layers"]
+            for value in layer
+        ]
+        assert len(shown) == len(values)
+        numbers = [float(text.rsplit(": ", 1)[1].replace("−", "-")) for text in shown]
+        assert numbers == pytest.approx(values, abs=0.01)
+    bare = depths.one()
+    bare["runs"][0]["maps"] = []
+    assert "Nothing is known" in explore(bare).locator("#maps").inner_text()
 
 
 def test_tokens_are_selected_for_both_runs(explore):

@@ -220,6 +220,6 @@ def _finish(data: dict[str, Any], out: Path, formats: tuple[Format, ...]) -> Non
 
 
 def run(arguments: list[str]) -> int:
-    commands = {"quadratic": quadratic, "particles": particles, "order": order}
+    commands: dict[str, Any] = {"quadratic": quadratic, "particles": particles, "order": order}
     parse_command("yurii lab", commands, arguments)
     return 0

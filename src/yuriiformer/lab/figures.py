@@ -240,8 +240,10 @@ def orders(data: Data) -> Figure:
         shown = [each for each in data["rules"] if each["errors"]]
         lines = {}
         for style, each in enumerate(shown):
-            logs = [np.log10(np.array(each[key], dtype=np.float64)) for key in ("steps", "errors")]
-            lines[each["rule"]["name"]] = draw_line(axes, *logs, style)
+            steps = np.log10(np.array(each["steps"], dtype=np.float64))
+            errors = np.array([np.nan if e is None else e for e in each["errors"]])
+            errors = np.log10(np.maximum(errors, 1e-16))
+            lines[each["rule"]["name"]] = draw_line(axes, steps, errors, style)
         for slope, dash in ((1, ":"), (2, "--")):
             x = np.log10(np.array(shown[0]["steps"], dtype=np.float64)) if shown else np.zeros(2)
             top = -0.3 if slope == 1 else -2.3  # beside the lines, not on them

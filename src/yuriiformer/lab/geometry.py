@@ -48,7 +48,7 @@ def _defects(each: Integrator, lookahead: float) -> dict[str, float | None]:
     flip[size:] = -1
 
     def phi(z: Tensor, block: Callable[[Streams], Streams] = forward) -> Tensor:
-        parts = [part.reshape(each.problem.start.shape) for part in z.split(size)]
+        parts = [part.reshape(each.problem.start.shape) for part in z.view(len(names), -1)]
         after = block({**first, **dict(zip(names, parts, strict=True))})
         return torch.cat([after[name].ravel() for name in names])
 

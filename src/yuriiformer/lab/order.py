@@ -65,7 +65,7 @@ def measure(
         "weights": [short(weight) for weight in flow.weights],
         "dampings": short(flow.dampings),
         "steps": [short(options.time / n) for n in sorted(options.blocks)],
-        "errors": [short(error) for error in errors],
+        "errors": [short(error) if math.isfinite(error) else None for error in errors],
         "order": order,
         "cold_order": cold,
         **geometry,

@@ -1,13 +1,15 @@
 """The paper's two energies, their gradients, and what is left of them in a trained model.
 
-For tokens X = (x_1, ..., x_n), each of width d:
+For tokens X = (x_1, ..., x_n), each of width d, with the paper's changes of coordinates:
 
-    E(X) = sum_ij exp<x_i, x_j>              interaction; Z_i = sum_j exp<x_i, x_j>
-    F(X) = sum_i sum_l v(x_i^(l)),  v' = sigma             potential
+    E(X) = sum_ij exp(x_i' B x_j),  B = scale Q'K          interaction; Z_i = sum_j exp(x_i' B x_j)
+    F(X) = sum_i sum_l v((A x_i + b)_l),  v' = sigma       potential
 
-Exact. The gradient of E in x_i, divided by 2 Z_i, is softmax attention with Q = K = V = W_O = I,
-one head, scale 1 (not 1/sqrt(d)), no mask, no LayerNorm before it. The gradient of F is an MLP of
-hidden width d whose two matrices are I, without biases and without LayerNorm before it.
+Exact. If B is symmetric, the gradient of E in x_i divided by 2 Z_i is softmax attention with the
+value-output map V = B: one head, no bias, no mask, no LayerNorm before it. (With B = I this is
+Q = K = V = I and scale 1.) For any other V and an invertible symmetric B, attention is V B^-1 times
+it: the paper's preconditioner. The gradient of F is an MLP with any A, b and hidden width and
+W = A', without LayerNorm before it.
 
 Exact, of any model: with the keys of a head held fixed, the log-partition
 
@@ -18,9 +20,11 @@ weights a_ij, which is what that head reads. (What it hands on is the mean of it
 the same weights: the same vector only where V = K.) Likewise sum_l v(u_l) has, in the hidden
 pre-activations u of an MLP, the gradient sigma(u).
 
-Analogy. With learned Q, K, V, with several heads or a causal mask, attention is in general not the
-gradient of any energy of the tokens: the keys move too, and a causal sum's gradient has terms from
-later tokens. So a model's log-partitions may rise or fall through depth; nothing says they must.
+Analogy. With an asymmetric Q'K, a causal mask or a LayerNorm, attention is in general not the
+gradient of any energy of the tokens, whatever the factors before it: the keys move too, and a
+causal sum's gradient has terms from later tokens. Several heads are a sum of gradients, each
+divided by its own 2 Z_i. So a model's log-partitions may rise or fall through depth; nothing says
+they must.
 """
 
 from __future__ import annotations
@@ -39,29 +43,39 @@ from yuriiformer.errors import InputError, did_you_mean
 Function = Callable[[Tensor], Tensor]
 
 
-def interaction_energy(X: Tensor) -> Tensor:
-    """E of tokens (..., token, d), one number for each leading index."""
-    return _products(X).exp().sum((-2, -1))
+def interaction_energy(X: Tensor, B: Tensor | None = None) -> Tensor:
+    """E of tokens (..., token, d), one number for each leading index. B is (d, d); None is I."""
+    return _products(X, B).exp().sum((-2, -1))
 
 
-def log_interaction_energy(X: Tensor) -> Tensor:
+def log_interaction_energy(X: Tensor, B: Tensor | None = None) -> Tensor:
     """log E, which does not overflow."""
-    return _products(X).logsumexp((-2, -1))
+    return _products(X, B).logsumexp((-2, -1))
 
 
-def log_partition(X: Tensor) -> Tensor:
+def log_partition(X: Tensor, B: Tensor | None = None) -> Tensor:
     """log Z_i of each token: (..., token)."""
-    return _products(X).logsumexp(-1)
+    return _products(X, B).logsumexp(-1)
 
 
-def interaction_gradient(X: Tensor) -> Tensor:
-    """The gradient of E divided by 2 Z_i: each token's softmax-weighted mean of all tokens."""
-    return _products(X).softmax(-1) @ X
+def interaction_gradient(X: Tensor, B: Tensor | None = None) -> Tensor:
+    """The gradient of E divided by 2 Z_i, for a symmetric B: B times each token's softmax-weighted
+    mean of all tokens."""
+    mean = _products(X, B).softmax(-1) @ X
+    return mean if B is None else mean @ B.mT
 
 
-def potential_energy(X: Tensor, activation: str | Function = "gelu") -> Tensor:
-    """F of tokens (..., token, d), one number for each leading index."""
-    return antiderivative(X, activation).sum((-2, -1))
+def potential_energy(
+    X: Tensor,
+    activation: str | Function = "gelu",
+    A: Tensor | None = None,
+    b: Tensor | None = None,
+) -> Tensor:
+    """F of tokens (..., token, d), one number for each leading index. A is (hidden, d), b is
+    (hidden,); None is I, and 0."""
+    U = X if A is None else X @ A.mT
+    U = U if b is None else U + b
+    return antiderivative(U, activation).sum((-2, -1))
 
 
 def antiderivative(x: Tensor, activation: str | Function = "gelu") -> Tensor:
@@ -80,10 +94,10 @@ def antiderivative(x: Tensor, activation: str | Function = "gelu") -> Tensor:
     return ANTIDERIVATIVES[activation](x)
 
 
-def _products(X: Tensor) -> Tensor:
+def _products(X: Tensor, B: Tensor | None = None) -> Tensor:
     if X.ndim < 2:
         raise InputError(f"tokens are (..., token, d), not of shape {tuple(X.shape)}")
-    return X @ X.mT
+    return X @ X.mT if B is None else X @ B @ X.mT
 
 
 def _gelu(x: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from yuriiformer.errors import ConfigError, did_you_mean
 from yuriiformer.methods.interpreter import LAYER_NORM_EPS
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
+from yuriiformer.model.maps import HeadMaps, head_maps, with_gain
 
 
 class Linear(nn.Linear):
@@ -106,6 +107,11 @@ class Attention(nn.Module):
         q, k, _ = self.project(Y)
         return attention_scores(q, k, context)
 
+    def maps(self) -> HeadMaps:
+        """The linear maps of each head, for analysis."""
+        q, k, v = with_gain(self.qkv.weight, self.norm).chunk(3)
+        return head_maps(q, k, v, self.out.weight, self.n_head)
+
 
 class MLP(nn.Module):
     """d -> 4d -> d with GELU."""
@@ -128,6 +134,10 @@ class MLP(nn.Module):
         """What GELU is applied to: (batch, token, 4d)."""
         result: Tensor = self.up(self.norm(Y))
         return result
+
+    def maps(self) -> tuple[Tensor, Tensor]:
+        """A (with the norm's gain) and W of W σ(A x), for analysis."""
+        return with_gain(self.up.weight, self.norm), self.down.weight
 
 
 def check_paper(config: ModelConfig) -> None:
@@ -196,6 +206,12 @@ class GroupedAttention(nn.Module):
         """Attention scores, for analysis."""
         q, k, _ = self.project(Y, context)
         return attention_scores(q, k, context)
+
+    def maps(self) -> HeadMaps:
+        """The linear maps of each head, for analysis: queries and keys of tokens at one position,
+        as the rotation depends on their distance."""
+        k, v = with_gain(self.kv.weight, self.norm).chunk(2)
+        return head_maps(with_gain(self.q.weight, self.norm), k, v, self.out.weight, self.n_head)
 
 
 class SwiGLU(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.resources import files
@@ -18,7 +19,9 @@ from yuriiformer.display.page import Page
 from yuriiformer.methods.drawing.equations import step_labels, unicode_equations
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.loss import IGNORE
+from yuriiformer.model.maps import kind
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.tracing.maps import learned_maps
 from yuriiformer.tracing.recorder import Trace
 
 KIND, VERSION = "yurii trace", 1
@@ -29,7 +32,19 @@ Piece = Callable[[int], str]
 HEADS = ("loss", "rank", "KL", "|X|", "|V|", "moved", "turned °")
 QUANTITIES = "lens_loss lens_rank lens_kl norm_X norm_V step_length turning".split()
 SCRIPTS = """depth_data.js depth_lines.js depth_tokens.js depth_lens.js depth_plane.js
-    depth_curves.js depth_heads.js depth_text.js depth.js""".split()
+    depth_curves.js depth_heads.js depth_maps.js depth_text.js depth.js""".split()
+
+# The quantities of the learned maps that the page shows, with the ends of their scales.
+MAPS: tuple[tuple[str, str | None, tuple[float, float] | None], ...] = (
+    ("value_output", "attraction", (-1.0, 1.0)),
+    ("query_key", "attraction", (-1.0, 1.0)),
+    ("value_output", "symmetric", (0.0, 1.0)),
+    ("query_key", "symmetric", (0.0, 1.0)),
+    ("value_output", "norm", None),
+    ("query_key", "norm", None),
+    ("alignment", None, (-1.0, 1.0)),
+    ("mlp_alignment", None, (-1.0, 1.0)),
+)
 
 PAGE = Page(room="tracing", body="depth.html", styles=("depth.css",), scripts=tuple(SCRIPTS))
 
@@ -121,9 +136,28 @@ def run_data(
             name: numbers(torch.tensor([c[name] for c in first.coefficients], dtype=torch.float64))
             for name in config.rule.coefficients
         },
+        "maps": _plain(learned_maps(model)),
         "steps": [asdict(step) for step in first.steps],
         "texts": texts,
     }
+
+
+def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _plain(value) if isinstance(value, Mapping) else numbers(value)
+        for name, value in found.items()
+    }
+
+
+def _maps(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For the page: quantities by layer and head, and the ends of their scales."""
+    maps, found = run.get("maps", {}), []
+    for name, quantity, ends in MAPS:
+        values = maps.get(name, {}).get(quantity) if quantity else maps.get(name)
+        if values is not None:
+            term = f"{name}_{quantity}" if quantity else name
+            found.append({"name": term, "layers": values, "ends": ends})
+    return found
 
 
 def depth_payload(
@@ -172,6 +206,7 @@ def _run(run: Mapping[str, Any], style: int) -> dict[str, Any]:
         "n_layer": run["n_layer"],
         "streams": run["streams"],
         "coefficients": run["coefficients"],
+        "maps": _maps(run),
         "steps": [
             {key: step[key] for key in ("layer", "name", "kind")} | {"label": labels[step["index"]]}
             for step in run["steps"]
@@ -218,7 +253,18 @@ def trace_text(run: Mapping[str, Any]) -> str:
     straight = f"; straightness of the trajectories {fmean(ratios):.2f}" if ratios else ""
     name = run["label"] + (f", checkpoint {_checkpoint(run)}" if "checkpoint" in run else "")
     depth = f"mean effective depth {settled} of {run['n_layer']} blocks{straight}"
-    return "\n".join([f"{name}: {_tokens(tokens)}", "", *aligned(rows), "", depth])
+    maps = _kinds(run.get("maps", {}))
+    return "\n".join([f"{name}: {_tokens(tokens)}", "", *aligned(rows), "", depth, *maps])
+
+
+def _kinds(maps: Mapping[str, Any]) -> list[str]:
+    """How many heads attract and repel, by their value–output maps."""
+    if "value_output" not in maps:
+        return []
+    scores = [score for layer in maps["value_output"]["attraction"] for score in layer]
+    kinds = Counter(kind(score) for score in scores if score is not None)
+    said = ", ".join(f"{kinds[word]} {word}" for word in ("attractive", "repulsive", "mixed"))
+    return [f"value–output maps of {len(scores)} heads: {said}"]
 
 
 def _tokens(count: int) -> str:

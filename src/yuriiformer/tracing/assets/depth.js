@@ -94,10 +94,11 @@ const depth = (() => {
     depthPlane(page);
     depthCurves(page);
     depthHeads(page);
+    depthMaps(page);
     page.show(0);
   } else {
     $("toolbar").hidden = true;
-    for (const id of ["text", "prediction", "way", "curves"])
+    for (const id of ["text", "prediction", "way", "curves", "maps"])
       $(id).replaceChildren($(id).querySelector("h2"), Dom.empty("No text was traced."));
   }
   Dom.theme($("theme"), () => { Charts.renderAll(); page.changed("theme"); });

@@ -19,6 +19,13 @@ const depthData = ({ payload, state, changed }) => {
     path_length: "length of the way", path_net: "distance from start to end",
     path_straightness: "straightness of the way", straightness: "straightness of the way",
     pca: "principal components",
+    value_output_attraction: "value–output maps: attraction",
+    query_key_attraction: "query–key maps: attraction",
+    value_output_symmetric: "value–output maps: share of the symmetric part",
+    query_key_symmetric: "query–key maps: share of the symmetric part",
+    value_output_norm: "value–output maps: norm", query_key_norm: "query–key maps: norm",
+    alignment: "cosine of the value–output and query–key maps",
+    mlp_alignment: "MLP: cosine of W and Aᵀ",
   };
 
   const title = (name) => TITLES[name] || name.replace(/^norm_/, "norm of ").replaceAll("_", " ");

@@ -60,5 +60,6 @@ const depthHeads = (page) => {
     }));
   }
 
+  page.headMap = map;
   page.on(["text"], draw);
 };

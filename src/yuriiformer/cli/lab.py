@@ -175,9 +175,9 @@ def order(
         figures: draw it.
         formats: of the figure.
     """
-    from yuriiformer.lab.integrator import OrderLab  # noqa: PLC0415
-    from yuriiformer.lab.order import order_results  # noqa: PLC0415
-    from yuriiformer.lab.run import parse_given  # noqa: PLC0415  imports torch
+    from yuriiformer.lab.integrator import OrderLab
+    from yuriiformer.lab.order import order_results
+    from yuriiformer.lab.run import parse_given
 
     chosen = _chosen(rules, "order", seed)
     options = OrderLab(

@@ -17,7 +17,7 @@ import torch
 
 from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer, load_tokenizer, needs_file
-from yuriiformer.errors import DataError, ModelFileError, RunError, one_line
+from yuriiformer.errors import DataError, ModelFileError, RunError
 from yuriiformer.files import read_json, sha256
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.config import WEIGHTS

@@ -193,10 +193,11 @@ def _check_comparable(runs: Sequence[Run]) -> None:
             if one != two:
                 words = f"{key} {_short(one)} and {_short(two)}"
                 raise RunError(f"{both} trained on different data ({words}): {problem}")
-        one, two = (each.config.validation.eval_sequences for each in (first, run))
-        if one != two:
-            words = f"eval_sequences {one} and {two}"
-            raise RunError(f"{both} validated on other sequences ({words}): {problem}")
+        for key in ("eval_sequences", "eval_blocks"):
+            one, two = (getattr(each.config.validation, key) for each in (first, run))
+            if one != two:
+                words = f"{key} {one} and {two}"
+                raise RunError(f"{both} validated on other sequences ({words}): {problem}")
 
 
 def _short(value: Any) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from yuriiformer import __version__
+from yuriiformer.config import Blocks
 from yuriiformer.data.store import TokenStore
 from yuriiformer.display.columns import aligned
 from yuriiformer.errors import YuriiError
@@ -33,6 +34,7 @@ from yuriiformer.runs.loading import LoadedModel, open_model
 Result = dict[str, Any]
 CACHE = "cache.jsonl"  # of the tasks' answers
 SEQUENCES = 4800  # of a validation, where no run says: the paper's
+FIRST: Blocks = "first"
 PERCENT = ("acc", "exact_match", "f1", "em", "mcc")  # metrics that are shares
 
 
@@ -97,6 +99,7 @@ class Evaluator:
         model, store, context = self.loaded.model, self.store, self.loaded.model.config.context
         settings = self.loaded.saved.get("config", {}).get("validation", {})
         sequences = int(settings.get("eval_sequences", SEQUENCES))
+        blocks = settings.get("eval_blocks", FIRST)
         path = self.out / f"validation-{self._name}.json"
         made_from = {
             "sha256": self.loaded.about["sha256"],
@@ -104,16 +107,18 @@ class Evaluator:
             "val_tokens": len(store.val),
             "val_sha256": store.identity.get("val_sha256"),
             "eval_sequences": sequences,
+            "eval_blocks": blocks,
             "context": context,
             "device": model.token_table.device.type,
         }
-        found = read_json(path)
+        found = {"eval_blocks": FIRST, **read_json(path)}  # older results do not say
         whole = all(isinstance(found.get(part), dict) for part in ("protocol", "exact"))
         if whole and all(found.get(key) == value for key, value in made_from.items()):
             return found
         size = store.meta["splits"]["val"]["text_bytes"] if store.meta else None
         with as_trained(model, self.loaded.saved) as dtype:
-            given = protocol_windows(store, context, sequences).loss(model, tell=tell("validation"))
+            windows = protocol_windows(store, context, sequences, blocks)
+            given = windows.loss(model, tell=tell("validation"))
             exact = exact_windows(store, context).loss(model, tell=tell("exact validation"))
         found = {
             **self.about,

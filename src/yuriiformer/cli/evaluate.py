@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from yuriiformer.cli.parsing import parse_flags, print_remarks
-from yuriiformer.comparison.paper import is_papers, paper_downstream, paper_preset, task_references
-from yuriiformer.config import TrainConfig
+from yuriiformer.comparison.paper import is_papers, paper_downstream, task_references
+from yuriiformer.comparison.paper_match import own_setting
 from yuriiformer.errors import ConfigError, RunError, whole_number
 from yuriiformer.evaluation.evaluate import (
     Evaluator,
@@ -25,7 +25,7 @@ from yuriiformer.evaluation.evaluate import (
 )
 from yuriiformer.evaluation.local_tasks import parse_tasks
 from yuriiformer.evaluation.scoring import BATCH_TOKENS
-from yuriiformer.runs.loading import LoadedModel
+from yuriiformer.runs.checkpoint import BEST
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def run(arguments: list[str]) -> int:
             found["tasks"] = evaluator.tasks(
                 tasks, *asked, begin=lambda spec: bar.begin(str(spec)), tell=bar
             )
-            others = {"paper": _figures(evaluator.loaded), **task_references()}
+            others = {} if flags.limit else {"paper": _figures(evaluator), **task_references()}
             _say(flags, "\n" + tasks_text(found["tasks"], others))
     except OSError as error:
         raise RunError(f"{evaluator.out} cannot be written: {error}") from None
@@ -98,12 +98,13 @@ def _say(flags: Flags, text: str) -> None:
         print(text, flush=True)
 
 
-def _figures(loaded: LoadedModel) -> Mapping[str, float]:
-    """The paper's, if this is one of its settings and one of its rules."""
-    if not loaded.saved or not is_papers(loaded.rule):
+def _figures(evaluator: Evaluator) -> Mapping[str, float]:
+    """The paper's, if this is the best model of one of its settings, data and rules."""
+    loaded = evaluator.loaded
+    best = evaluator.about.get("checkpoint") == BEST
+    if not loaded.saved or not best or not is_papers(loaded.rule):
         return {}
-    setting = paper_preset(TrainConfig.from_dict(loaded.saved["config"]))
-    return paper_downstream(setting, loaded.rule.name) or {}
+    return paper_downstream(own_setting(loaded.saved), loaded.rule.name) or {}
 
 
 class Bar:

@@ -20,7 +20,7 @@ from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import claim_folder, read_json, write_text
 from yuriiformer.report.downstream import downstream_latex, downstream_table
-from yuriiformer.report.headline import headline, hypothesis_lines, hypothesis_table
+from yuriiformer.report.headline import claims_table, headline, hypothesis_table, verdict_lines
 from yuriiformer.report.payload import PAGE, Extras, payload
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import csv_text, json_text, markdown, terminal_table
@@ -139,7 +139,11 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
         stem = each.name or "results"
         write_text(folder / f"{stem}.md", markdown(result_table(each)))
         write_text(folder / f"{stem}.csv", csv_text(each))
-        more = {"downstream": downstream_table(each), "hypotheses": hypothesis_table(each)}
+        more = {
+            "downstream": downstream_table(each),
+            "hypotheses": hypothesis_table(each),
+            "claims": claims_table(each),
+        }
         for name, table in more.items():
             if table is not None:
                 write_text(folder / f"{stem}-{name}.md", markdown(table))
@@ -157,8 +161,8 @@ def _print(
             print(f"{each.name}\n")
         print("\n".join(headline(each)) + "\n")
         print(terminal_table(result_table(each), width))
-        if each.verdicts:
-            print("\n".join(hypothesis_lines(each)) + "\n")
+        for verdicts in filter(None, (each.verdicts, each.claims)):
+            print("\n".join(verdict_lines(verdicts)) + "\n")
         tasks = downstream_table(each)
         if tasks is not None:
             print(terminal_table(tasks))

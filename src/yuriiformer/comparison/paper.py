@@ -20,6 +20,8 @@ FOOTNOTE = (
     "the oracles each is: this rule is one of the two figures, MAM / AMA."
 )
 VOCABULARY = 50304
+# Fields that are no part of a setting: the paper does not say which sequences it validates on.
+FREE = ("rule", "seed", "exact", "eval_blocks")
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,15 @@ def paper_figure(preset_name: str | None, rule_name: str) -> PaperFigure | None:
     return None
 
 
-def figure_of_rule(preset_name: str | None, rule: Rule) -> PaperFigure | None:
-    """The same for a rule: not only its name, also its equations must be the paper's."""
-    return paper_figure(preset_name, rule.name) if is_papers(rule) else None
-
-
 def is_papers(rule: Rule) -> bool:
-    return rule.name in paper and paper[rule.name].assigns == rule.assigns
+    """Whether a rule is one of the paper's, unvaried: its equations, the starts of its streams, and
+    its coefficients (all learned, one per block, from the usual starts)."""
+    own = paper.get(rule.name)
+    return own is not None and _made_of(own) == _made_of(rule)
+
+
+def _made_of(rule: Rule) -> tuple[Any, ...]:
+    return rule.assigns, dict(rule.streams), dict(rule.coefficients)
 
 
 def _figure(rows: list[list[float]]) -> PaperFigure:
@@ -103,6 +107,18 @@ def task_references() -> dict[str, dict[str, float]]:
     return found
 
 
+def loss_references(setting: str) -> dict[str, float]:
+    """The losses of others that the paper sets beside its own in a setting, by model."""
+    told = [each for each in _data()["references"] if "loss" in each]
+    return {each["model"]: each["loss"] for each in told if each["setting"] == setting}
+
+
+def minimum_step(setting: str) -> int | None:
+    """Around which step the paper's validation loss is lowest, where it says so."""
+    part = _data().get(setting, {})
+    return part.get("minimum_step") if isinstance(part, dict) else None
+
+
 def paper_preset(config: TrainConfig) -> str | None:
     """Which of the paper's settings a run's configuration is, whatever its rule, seed and machine.
 
@@ -122,4 +138,4 @@ def _setting(config: TrainConfig) -> dict[str, Any]:
     data = config.to_dict()
     found = {**data["model"], **data["recipe"], **data["validation"]}
     found["warmup"] = config.recipe.warmup_steps
-    return {key: value for key, value in found.items() if key not in ("rule", "seed", "exact")}
+    return {key: value for key, value in found.items() if key not in FREE}

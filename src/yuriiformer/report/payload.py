@@ -19,7 +19,15 @@ from yuriiformer.methods.drawing.listing import human_count
 from yuriiformer.methods.rule import Rule
 from yuriiformer.report.curves import across_axis, difference_curve, drawn_runs, mean_curve, styles
 from yuriiformer.report.downstream import TITLE, downstream_table
-from yuriiformer.report.headline import HYPOTHESES, headline, hypothesis_sentence, hypothesis_table
+from yuriiformer.report.headline import (
+    CLAIMS,
+    HYPOTHESES,
+    claims_sentence,
+    claims_table,
+    headline,
+    hypothesis_sentence,
+    hypothesis_table,
+)
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import plain
 from yuriiformer.runs.metrics import Curves
@@ -51,6 +59,7 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
     for each in comparisons:
         prefix = f"{each.name}: " if each.name else ""
         asked = [each.study.question, hypothesis_sentence(each)] if each.study else []
+        asked.append(claims_sentence(each))
         said += [prefix + text for text in (*asked, *headline(each)) if text]
         remarks += [prefix + text for text in each.remarks]
         remarks += [text for text in result_table(each).footnotes if text not in remarks]
@@ -110,7 +119,11 @@ def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
 
 
 def _extra_tables(comparison: Comparison) -> list[dict[str, Any]]:
-    tables = {HYPOTHESES: hypothesis_table(comparison), TITLE: downstream_table(comparison)}
+    tables = {
+        HYPOTHESES: hypothesis_table(comparison),
+        CLAIMS: claims_table(comparison),
+        TITLE: downstream_table(comparison),
+    }
     made = [(title, table) for title, table in tables.items() if table is not None]
     return [{"title": title, "note": " ".join(t.footnotes), **t.to_payload()} for title, t in made]
 

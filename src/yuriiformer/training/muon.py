@@ -7,8 +7,8 @@ For each matrix W with gradient G, following Jordan et al. (2024):
     O <- NS(U)                                        singular values of U -> about 1
     W <- W (1 - lr * weight_decay) - lr * scale * O
 
-A tensor of more than two dimensions is a matrix of its first dimension by all others, as in Jordan's
-own implementation.
+A tensor of more than two dimensions is a matrix of its first dimension by all others, as in Jordan
+et al.'s own implementation.
 
 `torch.optim.Muon` does the same, one matrix at a time in bfloat16. Written here because on a CPU
 without bfloat16 that took 36 s per step at 6 layers of width 384, where float32 over stacked

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from yuriiformer.config import TrainConfig
+from yuriiformer.config import TrainConfig, differences
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.methods.catalog import BASELINE, paper
 from yuriiformer.methods.rule import Rule
@@ -19,7 +19,6 @@ FOOTNOTE = (
     f"{MARK} The paper's IMEX rows are labelled AMA and MAM, and it does not say which order of "
     "the oracles each is: this rule is one of the two figures, MAM / AMA."
 )
-VOCABULARY = 50304
 # Fields that are no part of a setting: the paper does not say which sequences it validates on.
 FREE = ("rule", "seed", "exact", "eval_blocks")
 
@@ -107,6 +106,11 @@ def task_references() -> dict[str, dict[str, float]]:
     return found
 
 
+def paper_training(setting: str) -> list[str]:
+    """A column of the paper's Table 1."""
+    return [str(text) for text in _data()["training"][setting]]
+
+
 def loss_references(setting: str) -> dict[str, float]:
     """The losses of others that the paper sets beside its own in a setting, by model."""
     told = [each for each in _data()["references"] if "loss" in each]
@@ -124,13 +128,16 @@ def paper_preset(config: TrainConfig) -> str | None:
 
     The vocabulary must be GPT-2's, padded: losses over other tokens are other numbers.
     """
-    own = _setting(config)
-    if own["vocab_size"] != VOCABULARY:
-        return None
     for name in paper_presets():
-        if own == _setting(preset(name, BASELINE)):
+        if not setting_differences(config, name):
             return name
     return None
+
+
+def setting_differences(config: TrainConfig, name: str) -> dict[str, tuple[Any, Any]]:
+    """The fields in which a run's configuration is not a setting of the paper: the paper's value,
+    and its own."""
+    return differences({"": _setting(preset(name, BASELINE))}, {"": _setting(config)})
 
 
 def _setting(config: TrainConfig) -> dict[str, Any]:

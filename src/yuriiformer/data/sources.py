@@ -232,7 +232,8 @@ class Parts:
 
     def describe(self) -> dict[str, Any]:
         parts = [{"split": part.split, **part.describe()} for part in self.parts]
-        known = {"corpus": part["corpus"] for part in parts if "corpus" in part}
+        corpus = self.parts[0].corpus
+        known = {} if corpus is None else {"corpus": corpus}
         return {"kind": "parts", **known, "parts": parts}
 
     def state(self) -> list[int]:

@@ -15,7 +15,7 @@ from yuriiformer.cli.parsing import command_here, made_now, parse_flags
 from yuriiformer.comparison.archive import is_archive
 from yuriiformer.comparison.collect import collect
 from yuriiformer.comparison.folder import SuiteFolder
-from yuriiformer.comparison.outcomes import Comparison
+from yuriiformer.comparison.outcomes import Comparison, only_arms, same_data
 from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import claim_folder, read_json, write_text
@@ -59,13 +59,26 @@ class Flags:
     """Draw the figures."""
     formats: tuple[Format, ...] = ("png", "svg", "pdf")
     """Of the figures."""
+    paper: bool = False
+    """Also write the paper's tables, figures and claims from these runs, each in its own layout and
+    under its own name, to 'paper' in the report (docs/reproducing.md). The folders may then hold
+    runs on different data."""
+    arms: tuple[str, ...] = ()
+    """What figures draw: arms by label or rule; all, or the paper's methods, if not given."""
+    smooth: float = 0.0
+    """With --paper: the width in steps of a Gaussian that smooths Figure 5; the paper states
+    none."""
 
 
 def run(arguments: list[str]) -> int:
     flags = parse_flags("yurii report", Flags(), arguments)
     if not flags.folders:
         raise ConfigError("a folder is needed: a suite, an archive, a run, or one that holds some")
-    comparisons = collect(flags.folders, flags.baseline)
+    if not 0 <= flags.smooth < 1e9:
+        raise ConfigError(f"--smooth must be a number of steps from 0 on, not {flags.smooth:g}")
+    comparisons = collect(flags.folders, flags.baseline, apart=flags.paper)
+    drawn = only_arms(comparisons, flags.arms)
+    papers: list[str] = []
     out = flags.out or flags.folders[0] / "report"
     claim_folder(out, _is_report, "a report")
     try:
@@ -79,16 +92,22 @@ def run(arguments: list[str]) -> int:
         if flags.figures:
             from yuriiformer.report.figures import write_figures  # noqa: PLC0415  matplotlib
 
-            write_figures(comparisons, out / "figures", formats=flags.formats)
+            write_figures(drawn, out / "figures", formats=flags.formats)
+        if flags.paper:
+            from yuriiformer.report.paper_report import write_paper  # noqa: PLC0415  matplotlib
+
+            papers = write_paper(
+                comparisons, out / "paper", flags.formats, flags.arms, flags.smooth
+            )
     except OSError as error:
         raise RunError(f"the report cannot be written to {out}: {error}") from None
-    _print(comparisons, samples, out, figures=flags.figures)
+    _print(comparisons, samples, out, figures=flags.figures, papers=papers)
     return 0
 
 
 def _is_report(folder: Path) -> bool:
     """Whether a folder holds an earlier report."""
-    parts = {"tables", "figures", "report.html", "report.html.part"}
+    parts = {"tables", "figures", "paper", "report.html", "report.html.part"}
     known = read_json(folder / "tables" / "results.json").get("comparisons")
     return isinstance(known, list) and all(path.name in parts for path in folder.iterdir())
 
@@ -148,12 +167,18 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
             if table is not None:
                 write_text(folder / f"{stem}-{name}.md", markdown(table))
         tables += [downstream_latex(more["downstream"])] if more["downstream"] else []
-    tables += [latex_sizes(comparisons)] if len(comparisons) > 1 else []
+    if len(comparisons) > 1 and same_data(comparisons):
+        tables.append(latex_sizes(comparisons))
     write_text(folder / "results.tex", latex_document(tables))
 
 
 def _print(
-    comparisons: Sequence[Comparison], samples: dict[str, Any], out: Path, *, figures: bool
+    comparisons: Sequence[Comparison],
+    samples: dict[str, Any],
+    out: Path,
+    *,
+    figures: bool,
+    papers: Sequence[str] = (),
 ) -> None:
     width = shutil.get_terminal_size((120, 24)).columns
     for each in comparisons:
@@ -176,4 +201,5 @@ def _print(
         elif note:
             print(f"\n{arm.label}: {note}")
     print(f"\ntables in {out / 'tables'}" + (f", figures in {out / 'figures'}" if figures else ""))
+    print("".join(f"{line}\n" for line in papers), end="")
     print(f"open {(out / 'report.html').resolve()}", flush=True)

@@ -204,6 +204,34 @@ def compare_arms(
     return Comparison(name, outcomes, base, preset, said, metric, study, verdicts)
 
 
+def same_data(comparisons: Sequence[Comparison]) -> bool:
+    """Whether all are on the same data, so that they can stand side by side."""
+    keys = ("train_sha256", "val_sha256", "train_tokens", "val_tokens", "tokenizer")
+    data = [each.baseline.first.saved["data"] for each in comparisons]
+    return len({tuple(each.get(key) for key in keys) for each in data}) == 1
+
+
+def only_arms(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[Comparison]:
+    """The comparisons with some of their arms: by label, by folder's name or by rule. All, if none
+    is named; a comparison without any of them is left out."""
+    if not names:
+        return list(comparisons)
+    known = {name for c in comparisons for a in c.arms for name in (a.label, a.slug, a.rule.name)}
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
+            raise RunError(f"--arms: no arm {name!r}{hint}")
+    found = []
+    for each in comparisons:
+        kept = [
+            outcome
+            for outcome in each.outcomes
+            if {outcome.arm.label, outcome.arm.slug, outcome.arm.rule.name} & set(names)
+        ]
+        found += [replace(each, outcomes=kept)] if kept else []
+    return found
+
+
 def find_baseline(arms: Sequence[Arm], wanted: str | None) -> Arm:
     if wanted is not None:
         for arm in arms:

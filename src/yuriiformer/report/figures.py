@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from yuriiformer.comparison.arms import slug as folder_name
-from yuriiformer.comparison.outcomes import Arm, Comparison
+from yuriiformer.comparison.outcomes import Arm, Comparison, same_data
 from yuriiformer.display.figures import (
     DIRECT,
     INK,
@@ -242,10 +242,11 @@ def write_figures(
         for comparison in comparisons
         for name, figure in _all_of(comparison)
     )
+    beside = [("sizes", sizes(comparisons))] if several and same_data(comparisons) else []
     folder.mkdir(parents=True, exist_ok=True)
     return [
         save_figure(figure, folder / f"{name}.{kind}", dpi=200)
-        for name, figure in chain(figures, [("sizes", sizes(comparisons))] if several else [])
+        for name, figure in chain(figures, beside)
         for kind in formats
         if not is_empty(figure)
     ]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome
+from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome, same_data
 from yuriiformer.display.curves import smooth, thin
 from yuriiformer.display.page import Page
 from yuriiformer.methods.drawing.equations import unicode_equations
@@ -54,7 +54,6 @@ class Extras:
 
 def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]:
     """All that the page needs, as rounded data."""
-    first = comparisons[0].arms[0].first
     said, remarks = [], []
     for each in comparisons:
         prefix = f"{each.name}: " if each.name else ""
@@ -71,7 +70,7 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
         "remarks": remarks,
         "groups": [_group(each, extras.samples) for each in comparisons],
         "commands": [{"what": what, "command": text} for what, text in extras.commands],
-        "data": data_facts(first),
+        "data": _data(comparisons),
     }
     return dict(plain(page, digits=6))
 
@@ -82,6 +81,17 @@ def _subtitle(comparison: Comparison) -> str:
     shape = f"{arms} arm{'s' * (arms > 1)} × {seeds} seed{'s' * (seeds > 1)}"
     steps = max(arm.first.steps for arm in comparison.arms)
     return " · ".join(filter(None, [name, shape, f"{steps:,} steps"]))
+
+
+def _data(comparisons: Sequence[Comparison]) -> list[list[str]]:
+    """Of all, or of each under its name where they differ."""
+    if same_data(comparisons):
+        return data_facts(comparisons[0].arms[0].first)
+    return [
+        [f"{each.name}: {name}", text]
+        for each in comparisons
+        for name, text in data_facts(each.arms[0].first)
+    ]
 
 
 def data_facts(run: Run) -> list[list[str]]:

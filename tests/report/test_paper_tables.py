@@ -41,9 +41,9 @@ def plain(lines):
     """Without what only spaces and sets; IMEX labels without their mark."""
     found = []
     for line in lines:
-        line = re.sub(r"\\textnormal\{\\texttt\{(\w+)\}\}", r"\1", line)
-        line = re.sub(r"\\textbf\{([^}]*)\}|\{\\tt (\w+)\}", lambda m: m[1] or m[2], line)
-        found.append(re.sub(r"\s+", " ", line.replace(MARK, "")).strip())
+        bare = re.sub(r"\\textnormal\{\\texttt\{(\w+)\}\}", r"\1", line)
+        bare = re.sub(r"\\textbf\{([^}]*)\}|\{\\tt (\w+)\}", lambda m: m[1] or m[2], bare)
+        found.append(re.sub(r"\s+", " ", bare.replace(MARK, "")).strip())
     return found
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from yuriiformer.comparison.outcomes import Arm, Comparison
 from yuriiformer.comparison.paper import minimum_step
@@ -191,7 +191,7 @@ def _draw(panels: Sequence[Panel], rules: Sequence[str], chosen: bool) -> Figure
         figure = new_figure(WIDTH, 2.8)
         row = figure.subplots(1, len(panels), squeeze=False)[0]
         style = styles(*(panel.comparison for panel in panels))
-        lines = {}
+        lines: dict[str, Line2D] = {}
         for axes, panel in zip(row, panels, strict=True):
             for arm in _arms(panel.comparison, rules, chosen):
                 steps, values = panel.treatment.apply(arm, panel.kind)

@@ -77,7 +77,8 @@ def _figures(
         files = []
         if each.figure is not None and not is_empty(each.figure):
             for kind in formats:
-                save_figure(each.figure, folder / f"{each.name}.{kind}", dpi=200)
+                path = folder / f"{each.name}.{kind}"
+                save_figure(each.figure, path, dpi=200, bbox_inches="tight")
                 files.append(f"{each.name}.{kind}")
         made.append(Made(each.title, files, each.remarks, each.caption))
     return made

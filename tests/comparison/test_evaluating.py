@@ -39,11 +39,11 @@ def suite(trained, tmp_path):
 
 @pytest.fixture
 def tasks(tmp_path):
-    return made_up(tmp_path / "tasks", items=6)
+    return made_up(tmp_path / "tasks", items=26)  # 25 examples
 
 
-def evaluate(suite, tasks, *more):
-    words = ("evaluate", suite, "--no-validation", "--tasks", "paper", "--tasks-data", tasks)
+def evaluate(suite, tasks, *more, names="arc_easy@0"):
+    words = ("evaluate", suite, "--no-validation", "--tasks", names, "--tasks-data", tasks)
     return yurii([*words, *more])
 
 
@@ -51,8 +51,9 @@ def stamps(suite):
     return {path: path.stat().st_mtime_ns for path in suite.glob("runs/*/*/evaluation/*@*.json")}
 
 
+@pytest.mark.slow
 def test_every_run_once_and_again_only_what_is_missing(suite, tasks):
-    done = evaluate(suite, tasks, "--jobs", "2")
+    done = evaluate(suite, tasks, "--jobs", "2", names="paper")
     assert done.returncode == 0, done.stderr
     assert "4 evaluated" in done.stdout
     first = stamps(suite)
@@ -61,7 +62,7 @@ def test_every_run_once_and_again_only_what_is_missing(suite, tasks):
         assert name in done.stdout
     assert "Nesterov+Lie–Trotter" in done.stdout
     assert "±" in done.stdout  # over seeds
-    again = evaluate(suite, tasks, "--jobs", "2")
+    again = evaluate(suite, tasks, "--jobs", "2", names="paper")
     assert again.returncode == 0
     assert "4 had been evaluated" in again.stdout
     assert stamps(suite) == first
@@ -69,11 +70,11 @@ def test_every_run_once_and_again_only_what_is_missing(suite, tasks):
     (run / "evaluation" / "arc_easy@0-best.json").unlink()  # as a kill before it leaves it
     lines = (run / "evaluation" / "cache.jsonl").read_text().splitlines(keepends=True)
     (run / "evaluation" / "cache.jsonl").write_text("".join(lines[:-3]) + lines[-3][:9])
-    third = evaluate(suite, tasks)
+    third = evaluate(suite, tasks, names="paper")
     assert "1 evaluated, 3 had been evaluated" in third.stdout
     changed = {path for path, when in stamps(suite).items() if first.get(path) != when}
     assert {path.parents[1] for path in changed} == {run}
-    scores = json.loads(evaluate(suite, tasks, "--json").stdout)
+    scores = json.loads(evaluate(suite, tasks, "--json", names="paper").stdout)
     assert len(scores["skipped"]) == 4
     assert len(scores["scores"][f"runs/{RULES[0]}/seed-0"]) == len(PAPER_TASKS)
 
@@ -83,7 +84,7 @@ def test_a_report_has_the_table_over_seeds(suite, tasks, tmp_path, capsys):
     out = tmp_path / "report"
     assert main(["report", str(suite), "--no-samples", "--no-figures", "--out", str(out)]) == 0
     text = (out / "tables" / "results-downstream.md").read_text()
-    assert "HellaSwag 10-shot" in text
+    assert "ARC-Easy 0-shot" in text
     assert "first items only (--limit)" in text
     assert "GPT-2" not in text  # a part of the tasks has no figure of the paper
     assert "Downstream tasks" in (out / "report.html").read_text()
@@ -148,7 +149,7 @@ def test_a_signal_stops_it(suite, tasks, monkeypatch):
 
 def test_what_counts_as_evaluated(suite, tasks):
     assert evaluate(suite, tasks, "--limit", "2").returncode == 0
-    run, specs = suite / "runs" / RULES[0] / "seed-0", parse_tasks(["paper"])
+    run, specs = suite / "runs" / RULES[0] / "seed-0", parse_tasks(["arc_easy@0"])
     assert is_evaluated(run, "best", specs, 2, validation=False)
     assert not is_evaluated(run, "best", specs, None, validation=False)
     assert not is_evaluated(run, "best", specs, 2, validation=True)

@@ -9,7 +9,7 @@ from yuriiformer.comparison.paper import paper_downstream, task_references
 from yuriiformer.comparison.statistics import summary
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row
-from yuriiformer.report.tables_latex import escape
+from yuriiformer.report.tables_latex import CITED, escape
 from yuriiformer.runs.run import TaskScore
 
 Scores = dict[str, dict[str, list[TaskScore]]]  # by arm, by task, over seeds
@@ -130,7 +130,7 @@ def downstream_latex(table: ResultTable) -> str:
     lines = [
         r"\begin{table}[ht]",
         r"\centering\small",
-        rf"\caption{{{escape(' '.join(table.footnotes))}}}",
+        rf"\caption{{{escape(' '.join([*table.footnotes, CITED]))}}}",
         rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
         rf"\toprule {heads} \\ \midrule",
     ]

@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from yuriiformer.citation import SHORT
 from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome
 from yuriiformer.comparison.paper import MARK, PaperFigure
 from yuriiformer.report.cells import lowest, paper_figure_of
@@ -20,6 +21,7 @@ UNCLEAR = (
 )
 WIDE = r"\footnotesize\let\minor\tiny\setlength{\tabcolsep}{1pt}"
 NARROW = r"\small\let\minor\scriptsize\setlength{\tabcolsep}{3pt}"
+CITED = f"Rules: {SHORT}."
 PREAMBLE = r"""\documentclass[10pt]{article}
 \usepackage[a4paper,margin=1.7cm]{geometry}
 \usepackage{booktabs}
@@ -216,6 +218,7 @@ def _table(
         parts.append(r"\textcolor{gray}{Grey}: the paper's figures.")
     if any(figure.unclear for figure in figures if figure is not None):
         parts.append(UNCLEAR)
+    parts.append(CITED)
     star = "*" if wide else ""
     begin = r"\begin{tabular*}{\textwidth}{@{\extracolsep{\fill}}" if wide else r"\begin{tabular}{"
     lines = [

@@ -284,6 +284,28 @@ def _records(run: str) -> list[dict]:
     return [{k: v for k, v in record.items() if k != "timing"} for record in records]
 
 
+@pytest.mark.slow
+def test_the_reproducing_page(tmp_path, monkeypatch, capsys):
+    """Its block for a CPU; and every file that its table names is one that a report writes."""
+    monkeypatch.chdir(tmp_path)
+    stories = [tales.story(0, index) for index in range(600)]
+    Path("stories.txt").write_text("<|endoftext|>".join(map(str, stories)))
+    [block] = blocks("docs/reproducing.md", "console")
+    run_commands(block.splitlines())
+    said = capsys.readouterr().out
+    assert "not the paper's data: " in said
+    index = Path("try/report/paper/index.md").read_text()
+    assert "Not the paper's setting" in index
+    page = (ROOT / "docs/reproducing.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\|.*\| `([\w.-]+)` \|$", page, flags=re.MULTILINE)
+    assert len(named) == 11
+    made = {path.name.partition(".")[0] for path in Path("try/report/paper").iterdir()}
+    owt = {
+        name for name in named if "openwebtext" in name or "downstream" in name or "-5-n" in name
+    }
+    assert set(named) - owt - {"claims.md"} <= made
+
+
 def test_the_study_on_the_comparing_page(tmp_path):
     """Its file is one, with the arms that the page speaks of."""
     from yuriiformer.comparison.study import read_study

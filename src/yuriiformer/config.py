@@ -27,6 +27,7 @@ from yuriiformer.sizes import size
 
 Matrices = Literal["muon", "adamw"]
 Scale = Literal["original", "rms"]  # of Muon's updates
+Blocks = Literal["first", "spread"]  # of a split, those that a validation reads
 LARGEST_RATE = 1e31  # of learning rates and the like, and 1e37 of a product: float32 holds 3e38
 Compile = Literal["auto", "on", "off"]
 
@@ -58,7 +59,9 @@ class Recipe:
     weight_decay: float = 0.1
     """Of embeddings, and of matrices under --matrices adamw; everything else has none."""
     muon_momentum: float = 0.95
-    """Momentum of Muon (Nesterov)."""
+    """Momentum of Muon."""
+    muon_nesterov: bool = True
+    """Muon's momentum is Nesterov's; without, the plain running mean (the paper does not say)."""
     muon_steps: int = 5
     """Newton-Schulz steps of Muon."""
     muon_scale: Scale = "original"
@@ -121,6 +124,8 @@ class Validation:
     """Steps between validations; 0 never validates."""
     eval_sequences: int = 4800
     """Sequences per validation, always the same; a smaller split is read again from its start."""
+    eval_blocks: Blocks = "first"
+    """Which sequences of the split: the first ones, or spread evenly over it."""
     exact: bool = False
     """After the last step, also the exact loss: every token of the validation split once."""
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 import yuriiformer as yf
+from tests.comparison.papers import papers_suite
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.training.session import train
@@ -234,3 +235,60 @@ def test_a_folder_that_cannot_be_written(runs, tmp_path, capsys):
     code, _, error = report(capsys, runs, "--out", tmp_path / "file", "--no-samples")
     assert code == 2
     assert "is not a folder" in error
+
+
+def papers_runs(folder, rules, **options):
+    """Run folders of two of the paper's settings with its own numbers; only the last steps of
+    records, so that they are short."""
+    for setting, steps in (("tinystories-small", 10_000), ("openwebtext-small", 30_000)):
+        papers_suite(folder / setting, setting, rules, steps=steps, every=100, **options)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_papers_artefacts_from_single_runs(tmp_path, capsys):
+    """Two settings on two corpora at once, each recognised by its configuration and its data."""
+    rules = ["gd-lie-trotter", "polyak-lie-trotter", "nesterov-lie-trotter"]
+    folder = papers_runs(tmp_path / "runs", rules)
+    code, _, error = report(capsys, folder, "--no-samples", "--no-figures")
+    assert code == 2
+    assert "trained on different data" in error
+    words = (folder, "--paper", "--no-samples", "--no-figures", "--formats", "png")
+    code, said, _ = report(capsys, *words, "--out", tmp_path / "out")
+    assert code == 0
+    assert "of the paper: 10 of 11 artefacts" in said  # no run was evaluated on tasks
+    papers = tmp_path / "out" / "paper"
+    table = (papers / "table-2-tinystories.md").read_text()
+    assert "| Nesterov+Lie–Trotter | **1.078** | **1.090** | **0.896** |" in table
+    assert "| GD+Euler | – | – | – |" in table
+    index = (papers / "index.md").read_text()
+    assert "in the paper around step 7,600" in index
+    assert "yurii evaluate SUITE --tasks paper" in index
+    assert (papers / "figure-5-nesterov-polyak.png").stat().st_size > 10_000
+    assert "GD+Euler not run" in (papers / "claims.md").read_text()
+    data = json.loads((tmp_path / "out" / "tables" / "results.json").read_text())
+    presets = {each["preset"] for each in data["comparisons"]}
+    assert presets == {"tinystories-small", "openwebtext-small"}
+    assert len(data["claims"]) == 14 + 12
+    code, *_ = report(capsys, *words, "--out", tmp_path / "out")  # over itself
+    assert code == 0
+
+
+def test_the_paper_of_runs_that_are_not_its_own(runs, tmp_path, capsys):
+    words = ("--paper", "--no-samples", "--no-figures", "--formats", "svg", "--out", tmp_path)
+    code, said, _ = report(capsys, runs, *words)
+    assert code == 0
+    assert "of the paper: 2 of 11 artefacts" in said  # the blocks are of rules, not of runs
+    assert "note: These runs stand for no setting of the paper" in said
+    made = {path.name for path in (tmp_path / "paper").iterdir()}
+    assert made == {"index.md", "tables.tex", "figure-1-blocks.svg", "figure-4-polyak-block.svg"}
+
+
+def test_arms_and_smoothing_that_cannot_be(runs, tmp_path, capsys):
+    words = (runs, "--no-samples", "--no-figures", "--out", tmp_path)
+    code, _, error = report(capsys, *words, "--arms", "nesterof-lie-trotter")
+    assert code == 2
+    assert "--arms: no arm 'nesterof-lie-trotter' (did you mean" in error
+    code, _, error = report(capsys, *words, "--smooth", "-1")
+    assert code == 2
+    assert "--smooth must be a number of steps from 0 on" in error

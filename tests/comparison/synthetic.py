@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from yuriiformer.comparison.outcomes import Arm, Comparison, compare_arms
+from yuriiformer.comparison.paper import paper_presets
 from yuriiformer.config import TrainConfig
 from yuriiformer.methods.drawing.listing import extra_parameters
 from yuriiformer.methods.references import get_rule
@@ -22,6 +23,21 @@ from yuriiformer.training.presets import preset
 
 Curve = Callable[[np.ndarray], np.ndarray]
 TOKENS = {"train_tokens": 471_600_000, "val_tokens": 2_370_000}
+DATA = {  # what the paper counts, and for TinyStories documents that it does not count
+    "tinystories": {
+        **TOKENS,
+        "source": "tinystories",
+        "train_documents": 2_109_121,
+        "val_documents": 10_598,
+    },
+    "openwebtext": {
+        "train_tokens": 8_620_000_000,
+        "val_tokens": 432_000_000,
+        "source": "openwebtext",
+        "train_documents": 7_630_278,
+        "val_documents": 383_491,
+    },
+}
 VERSIONS = {
     "yuriiformer": "0.1.0",
     "python": "3.11.7",
@@ -94,10 +110,12 @@ def write_run(
     noise: float = 0.0,
     coefficients: Mapping[str, Curve] | None = None,
     data: str = "a corpus",
+    facts: Mapping[str, Any] | None = None,
 ) -> Path:
     """A run's folder with records up to ``until`` (its last step, if not given).
 
     ``coefficients`` are paths of those named, added to over the layers; others stay as begun.
+    ``facts`` are the source and counts of the data; the paper's TinyStories if not given.
     """
     folder.mkdir(parents=True, exist_ok=True)
     hashes = {
@@ -114,7 +132,12 @@ def write_run(
     RunFolder(folder).write_config(
         {
             "config": config.to_dict(),
-            "data": {**TOKENS, **hashes, "tokenizer": "gpt2", "folder": f"/data/{data}"},
+            "data": {
+                **(facts or DATA["tinystories"]),
+                **hashes,
+                "tokenizer": "gpt2",
+                "folder": f"/data/{data}",
+            },
             "resolved": resolved,
             "plan": plan(config),
             "versions": VERSIONS,
@@ -197,7 +220,8 @@ def arm(
         config = configuration(
             found, seed=seed, steps=steps, every=every, setting=setting, **(recipe or {})
         )
-        options = {"val": falling(final, steps), **run}
+        corpus = setting.partition("-")[0]
+        options = {"val": falling(final, steps), "facts": DATA.get(corpus), **run}
         place = folder / name / f"seed{seed}"
         write_run(place, config, until=(until or {}).get(seed), **options)
         runs.append(read_run(place))
@@ -226,4 +250,5 @@ def write_suite(
         own = 0.5 * spread * random.standard_normal(seeds)
         finals = {seed: 1.1 - gap * index + shared[seed] + own[seed] for seed in range(seeds)}
         arms.append(arm(folder, rule, finals, steps=steps, every=every, setting=setting, **run))
-    return compare_arms(arms, name=name or setting, preset=setting)
+    papers = setting if setting in paper_presets() else None
+    return compare_arms(arms, name=name or setting, preset=papers)

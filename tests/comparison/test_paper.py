@@ -10,7 +10,9 @@ import pytest
 
 from tests.comparison.synthetic import configuration
 from yuriiformer.comparison.paper import (
-    figure_of_rule,
+    is_papers,
+    loss_references,
+    minimum_step,
     paper_downstream,
     paper_figure,
     paper_preset,
@@ -18,6 +20,7 @@ from yuriiformer.comparison.paper import (
     task_references,
 )
 from yuriiformer.methods.catalog import paper
+from yuriiformer.methods.references import get_rule
 from yuriiformer.training.presets import PRESETS, preset
 
 TABLES = Path(__file__).parents[1] / "fixtures" / "paper_tables.toml"
@@ -92,9 +95,33 @@ def test_what_the_paper_has_not():
 
 def test_a_rule_that_only_borrows_the_name_gets_no_figure():
     own = paper["gd-euler"]
-    assert figure_of_rule("tinystories-small", own) == paper_figure("tinystories-small", "gd-euler")
-    other = type(own)("gd-euler", "X = X + 2 * attn(X) + mlp(X)")
-    assert figure_of_rule("tinystories-small", other) is None
+    assert is_papers(own)
+    assert not is_papers(type(own)("gd-euler", "X = X + 2 * attn(X) + mlp(X)"))
+
+
+@pytest.mark.parametrize("name", paper)
+def test_a_rule_that_was_varied_gets_no_figure(name):
+    """Whatever its name: fixed coefficients, other starts of them or of the streams."""
+    own = paper[name]
+    assert is_papers(own.vary(label="another label", note="another note"))
+    assert not is_papers(own.vary(streams={"X": "normalized"}))
+    for coefficient in own.coefficients:
+        for change in ({"learned": False}, {"initial": 0.123}, {"shape": "channel"}):
+            assert not is_papers(own.vary(coefficients={coefficient: change}))
+    if own.uses_velocity:
+        assert not is_papers(own.vary(streams={"V": "zero"}))
+        assert not is_papers(get_rule(f"{name}+V=zero"))
+
+
+def test_what_the_paper_sets_beside_its_own():
+    assert minimum_step("tinystories-small") == 7600
+    assert minimum_step("openwebtext-small") is None
+    assert loss_references("openwebtext-small") == {
+        "GPT-2 124M (released)": 3.12,
+        "nanoGPT after 600k steps (294.9B tokens)": 2.85,
+    }
+    assert loss_references("openwebtext-medium") == {"GPT-2 350M (released)": 2.84}
+    assert loss_references("tinystories-small") == {}
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -120,4 +147,6 @@ def test_what_is_no_setting_of_the_paper():
     assert found("model", n_layer=11) is None
     assert found("model", vocab_size=2048, valid_vocab=2048) is None
     assert found("validation", eval_every=50) is None
+    assert found("validation", eval_blocks="spread") == "tinystories-small"  # it does not say
+    assert found("recipe", muon_nesterov=False) is None
     assert paper_preset(configuration("gd-euler")) is None

@@ -161,6 +161,24 @@ def test_validation_goes_through_the_file_again_and_again(context, extra, sequen
     assert starts.tolist() == [context * (i % blocks) for i in range(sequences)]
 
 
+@examples(100)
+@given(st.integers(1, 50), st.integers(1, 2000), st.integers(1, 300))
+def test_validation_spread_over_the_file(context, extra, sequences):
+    """Even distances: no block more than once where there are enough, the whole file covered."""
+    starts = validation_starts(context + extra, context, sequences, spread=True)
+    blocks = (context + extra - 1) // context
+    assert starts[0] == 0
+    assert (starts % context == 0).all()
+    steps = np.diff(starts // context)
+    assert steps.size == 0 or steps.max() - steps.min() <= 1
+    assert blocks - 1 - starts[-1] // context <= -(-blocks // sequences)
+    counts = np.bincount(starts // context, minlength=blocks)
+    if sequences >= blocks:
+        assert counts.max() - counts.min() <= 1
+    else:
+        assert counts.max() == 1
+
+
 def test_uniform_hashes():
     values = uniform(hash_words(3, np.arange(100_000)))
     assert 0 <= values.min() < values.max() < 1

@@ -14,6 +14,7 @@ from tests.training.corpora import tales as tales_bpe
 from tests.training.runs import losses, small, tales
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
+from yuriiformer.evaluation.evaluate import evaluate
 from yuriiformer.evaluation.validation import (
     as_trained,
     exact_windows,
@@ -67,6 +68,25 @@ def test_the_loss_that_the_run_recorded(tmp_path, sequences):
         assert found.tokens == sequences * 32
         assert (seen[0], seen[-1]) == ((0, sequences), (sequences, sequences))
         assert found.perplexity == pytest.approx(math.exp(found.mean))
+
+
+def test_a_run_that_validates_on_blocks_spread_over_the_split(tmp_path):
+    """What the run recorded is the mean over those blocks, and evaluation reads the same."""
+    config = small(steps=2, eval_every=2)
+    config = replace(config, validation=replace(config.validation, eval_blocks="spread"))
+    train(config, tales(), tmp_path / "run")
+    store = TokenStore.open(tales())
+    blocks = (len(store.val) - 1) // 32
+    model = load_model(tmp_path / "run" / "checkpoints" / "final")
+    windows = protocol_windows(store, 32, 8, "spread")
+    assert windows.starts.tolist() == [32 * (i * blocks // 8) for i in range(8)]
+    assert windows.starts[-1] > 8 * 32
+    recorded = losses(tmp_path / "run")[-1][2]
+    assert windows.loss(model).mean == pytest.approx(recorded, abs=1e-6)
+    assert protocol_windows(store, 32, 8).loss(model).mean != pytest.approx(recorded, abs=1e-4)
+    found = evaluate(tmp_path / "run", "final")["validation"]
+    assert found["eval_blocks"] == "spread"
+    assert found["protocol"]["loss"] == pytest.approx(recorded, abs=1e-6)
 
 
 def test_a_run_in_bfloat16(tmp_path):

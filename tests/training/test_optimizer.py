@@ -12,7 +12,7 @@ from tests.model.tiny import EVERY, tiny
 from tests.training.reference import newton_schulz, rate
 from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
-from yuriiformer.model.parameters import named_groups
+from yuriiformer.model.parameters import named_groups, parameter_groups
 from yuriiformer.training.muon import Muon, orthogonalize, update_scale
 from yuriiformer.training.optimizer import Optimizer, lr_factor
 
@@ -114,6 +114,37 @@ def test_muon_refuses_what_is_no_matrix():
         Muon([torch.nn.Parameter(torch.zeros(3))])
     with pytest.raises(ConfigError, match="3 part"):
         Muon([{"params": [torch.nn.Parameter(torch.zeros(4, 4))], "parts": 3}])
+
+
+def test_a_tensor_of_more_dimensions_is_a_matrix_of_its_first_by_all_others():
+    """The paper's "2D+ weight matrices": a convolution's kernel goes to Muon, unfolded."""
+    generator = torch.Generator().manual_seed(0)
+    start, gradient = (torch.randn(6, 2, 3, generator=generator) for _ in range(2))
+    kernel, matrix = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.reshape(6, 6))
+    kernel.grad, matrix.grad = gradient.clone(), gradient.reshape(6, 6).clone()
+    for parameter in (kernel, matrix):
+        Muon([parameter]).step()
+    assert torch.equal(kernel.detach().reshape(6, 6), matrix.detach())
+    groups = parameter_groups(torch.nn.Conv1d(4, 6, 3))
+    assert [p.ndim for p in groups["muon"]] == [3]
+    assert [p.ndim for p in groups["norms"]] == [1]
+
+
+def test_muons_momentum_is_a_field_of_the_recipe():
+    """Nesterov's unless the recipe says no; the same start and gradients, other steps."""
+    moved = []
+    for recipe in (Recipe(), Recipe(muon_nesterov=True), Recipe(muon_nesterov=False)):
+        model = tiny(seed=1)
+        optimizer = Optimizer(model, recipe)
+        for step in range(2):
+            generator = torch.Generator().manual_seed(step)
+            for p in optimizer.parameters:
+                p.grad = torch.randn(p.shape, generator=generator)
+            optimizer.set_rates(step)
+            optimizer.step()
+        moved.append(model.blocks[0].attn.qkv.weight.detach())
+    assert torch.equal(moved[0], moved[1])
+    assert not torch.allclose(moved[0], moved[2])
 
 
 @pytest.mark.parametrize(("rule", "oracles"), EVERY)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from yuriiformer.cli.parsing import parse_flags, print_remarks
-from yuriiformer.comparison.paper import is_papers, paper_downstream, paper_preset, task_references
-from yuriiformer.config import TrainConfig
+from yuriiformer.comparison.paper import is_papers, paper_downstream, task_references
+from yuriiformer.comparison.paper_match import own_setting
 from yuriiformer.errors import ConfigError, RunError, whole_number
-from yuriiformer.evaluation.local_tasks import BATCH_TOKENS, parse_tasks
+from yuriiformer.evaluation.local_tasks import BATCH_TOKENS, TaskSpec, parse_tasks
+from yuriiformer.runs.checkpoint import BEST
 
 if TYPE_CHECKING:
-    from yuriiformer.runs.loading import LoadedModel
+    from yuriiformer.evaluation.evaluate import Evaluator
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Flags:
     stopped resumes when it is given again."""
 
     model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="MODEL")]]
-    """A run, a checkpoint, a model folder, an export, a GPT-2; without a run, --data is needed."""
+    """A run, a checkpoint, a model folder, an export, a GPT-2; without a run, --data is needed. Of
+    a suite, every run that has finished: those that have all results are skipped."""
     checkpoint: Literal["best", "final", "last"] | None = None
     """Which; the best by validation loss if not given."""
     tasks: tuple[str, ...] = ()
@@ -50,6 +53,10 @@ class Flags:
     """Folder for the results; 'evaluation' in the run's if not given."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
+    jobs: int = 1
+    """Of a suite: runs at a time, each in a process of its own."""
+    gpus: str = ""
+    """Of a suite: GPUs to spread the runs over, such as 0,1: each job sees one."""
     json: bool = False
     """Print JSON."""
 
@@ -63,9 +70,16 @@ def run(arguments: list[str]) -> int:
     if not tasks and not flags.validation:
         raise ConfigError("nothing to do: --no-validation without --tasks")
 
+    from yuriiformer.comparison.folder import SuiteFolder
     from yuriiformer.evaluation.evaluate import Evaluator, check_tasks, tasks_text, validation_text
+    from yuriiformer.training.stop import stop_with_parent
 
     check_tasks(tasks, flags.tasks_data)
+    if SuiteFolder(flags.model).exists:
+        return _suite(flags, tasks)
+    if flags.jobs != 1 or flags.gpus:
+        raise ConfigError("--jobs and --gpus are for a suite: this is one model")
+    stop_with_parent()
     evaluator = Evaluator.open(
         flags.model, flags.checkpoint, data=flags.data, out=flags.out, device=flags.device
     )
@@ -81,7 +95,7 @@ def run(arguments: list[str]) -> int:
             found["tasks"] = evaluator.tasks(
                 tasks, *asked, begin=lambda spec: bar.begin(str(spec)), tell=bar
             )
-            others = {"paper": _figures(evaluator.loaded), **task_references()}
+            others = {} if flags.limit else {"paper": _figures(evaluator), **task_references()}
             _say(flags, "\n" + tasks_text(found["tasks"], others))
     except OSError as error:
         raise RunError(f"{evaluator.out} cannot be written: {error}") from None
@@ -91,17 +105,62 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+def _suite(flags: Flags, tasks: Sequence[TaskSpec]) -> int:
+    """Every finished run of a suite, and the table of all results."""
+    from yuriiformer.comparison.collect import collect
+    from yuriiformer.comparison.evaluating import Asked, evaluate_runs
+    from yuriiformer.comparison.folder import SuiteFolder
+    from yuriiformer.report.downstream import downstream_table
+    from yuriiformer.report.tables import terminal_table
+    from yuriiformer.training.stop import EXIT_CODE, Stopper
+
+    if flags.out is not None:
+        raise ConfigError("--out is for one model: a suite's results stand in its runs")
+    jobs = whole_number("--jobs", flags.jobs, 1)
+    suite = SuiteFolder(flags.model)
+    gpus = tuple(gpu.strip() for gpu in flags.gpus.split(",") if gpu.strip())
+    asked = Asked(
+        tasks, flags.checkpoint or BEST, flags.limit, flags.validation, _passed_on(flags), gpus
+    )
+    with Stopper() as stopper:
+        ended = evaluate_runs(suite, asked, jobs, stopper)
+    [comparison, *_] = collect([suite.path])
+    table = downstream_table(comparison)
+    if flags.json:
+        runs = [run for arm in comparison.arms for run in arm.runs]
+        scores = {
+            run.folder.relative_to(suite.path).as_posix(): [asdict(s) for s in run.scores.values()]
+            for run in runs
+        }
+        print(json.dumps({"suite": str(suite.path), **ended.counts, "scores": scores}, indent=2))
+    elif table is not None:
+        print(terminal_table(table))
+    _say(flags, f"{ended.text}; the table in full: yurii report {suite.path}")
+    return EXIT_CODE if ended.stopped else 1 if ended.failed else 0
+
+
+def _passed_on(flags: Flags) -> list[str]:
+    """The flags that are the same for every run."""
+    words = ["--tasks", *flags.tasks] if flags.tasks else []
+    words += ["--tasks-data", os.path.abspath(flags.tasks_data)] if flags.tasks_data else []
+    words += ["--limit", str(flags.limit)] if flags.limit else []
+    words += ["--data", os.path.abspath(flags.data)] if flags.data else []
+    words += [] if flags.validation else ["--no-validation"]
+    return [*words, "--batch-tokens", str(flags.batch_tokens), "--device", flags.device]
+
+
 def _say(flags: Flags, text: str) -> None:
     if not flags.json:
         print(text, flush=True)
 
 
-def _figures(loaded: LoadedModel) -> Mapping[str, float]:
-    """The paper's, if this is one of its settings and one of its rules."""
-    if not loaded.saved or not is_papers(loaded.rule):
+def _figures(evaluator: Evaluator) -> Mapping[str, float]:
+    """The paper's, if this is the best model of one of its settings, data and rules."""
+    loaded = evaluator.loaded
+    best = evaluator.about.get("checkpoint") == BEST
+    if not loaded.saved or not best or not is_papers(loaded.rule):
         return {}
-    setting = paper_preset(TrainConfig.from_dict(loaded.saved["config"]))
-    return paper_downstream(setting, loaded.rule.name) or {}
+    return paper_downstream(own_setting(loaded.saved), loaded.rule.name) or {}
 
 
 class Bar:

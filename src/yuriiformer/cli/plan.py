@@ -21,6 +21,7 @@ from yuriiformer.cli.parsing import (
     parse_known,
 )
 from yuriiformer.config import Recipe, TrainConfig, Validation
+from yuriiformer.data.paper_corpora import CORPORA
 from yuriiformer.errors import ConfigError
 from yuriiformer.methods.catalog import rules as catalogue
 from yuriiformer.model.config import Precision
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
     from yuriiformer.planning.plan import Circumstances
 
 PRESET, DEVICE = "tinystories-small", "h200"
-# Tokens to train on and in all, as the paper and the tokeniser count them.
-CORPORA = {
-    "tinystories": (471_600_000, 473_992_236),
-    "openwebtext": (8_620_000_000, 9_050_000_000),
-}
 MOST_TOKENS = 2**16  # ids that fit into a token file
 
 
@@ -184,4 +180,5 @@ def _tokens(flags: Flags) -> tuple[int, int] | None:
         return flags.tokens, flags.tokens
     if flags.config is not None or flags.vocab_size is not None:  # another tokeniser's count
         return None
-    return CORPORA.get(flags.preset.split("-")[0])
+    corpus = CORPORA.get(flags.preset.split("-")[0])
+    return None if corpus is None else (corpus.counts["train_tokens"].value, corpus.tokens)

@@ -14,16 +14,17 @@ from typing import Annotated, Literal
 import tyro
 
 from yuriiformer.cli.parsing import parse_command
-from yuriiformer.data.hub import Hub, find_revision
+from yuriiformer.data.hub import OPENWEBTEXT, TINYSTORIES, Hub, find_revision
+from yuriiformer.data.paper_corpora import beside_the_paper
 from yuriiformer.data.partial import Progress
 from yuriiformer.data.prepare import Report, Settings, prepare
 from yuriiformer.data.show import tales_floor
 from yuriiformer.data.sources import Files, Parts, Source, Tales, find_files, skipped_files
 from yuriiformer.data.splitting import SplitBy
+from yuriiformer.data.store import facts_of
 from yuriiformer.errors import DataError, whole_number
 
 NAMED = 8  # skipped files
-TINYSTORIES, OPENWEBTEXT = "roneneldan/TinyStories", "Skylion007/openwebtext"
 
 From = Annotated[
     tuple[Path, ...],
@@ -83,11 +84,11 @@ def tinystories(
     _check_hub_options(from_, revision, drop_cut_ends=drop_cut_ends)
     source: Source
     if from_ and official:
-        train = Files(tuple(find_files(from_)), column, drop_cut_ends, "train")
-        val = Files(tuple(find_files(val_from)), column, drop_cut_ends, "val")
+        train = Files(tuple(find_files(from_)), column, drop_cut_ends, "train", "tinystories")
+        val = Files(tuple(find_files(val_from)), column, drop_cut_ends, "val", "tinystories")
         source = Parts((train, val))
     elif from_:
-        source = Files(tuple(find_files(from_)), column, drop_cut_ends)
+        source = Files(tuple(find_files(from_)), column, drop_cut_ends, corpus="tinystories")
     else:
         splits = ("train", "validation") if official else ("train",)
         source = Hub(TINYSTORIES, splits, find_revision(TINYSTORIES, revision), column, official)
@@ -111,7 +112,7 @@ def openwebtext(
     _check_hub_options(from_, revision)
     source: Source
     if from_:
-        source = Files(tuple(find_files(from_)), column)
+        source = Files(tuple(find_files(from_)), column, corpus="openwebtext")
     else:
         source = Hub(OPENWEBTEXT, ("train",), find_revision(OPENWEBTEXT, revision), column)
     _prepare(source, common, val_fraction)
@@ -201,8 +202,8 @@ def _prepare(
             print(f"{what.replace('_', ' ')}: {meta[what]:,}")
     if not meta["splits"]["val"]["documents"]:
         print("note: the validation split is empty: give more text, or a larger --val-fraction")
-    if floor := tales_floor(meta):
-        print(floor)
+    if said := tales_floor(meta) or beside_the_paper(facts_of(meta)):
+        print(said)
     print(f"wrote {common.out}")
 
 

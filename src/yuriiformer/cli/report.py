@@ -15,12 +15,12 @@ from yuriiformer.cli.parsing import command_here, made_now, parse_flags
 from yuriiformer.comparison.archive import is_archive
 from yuriiformer.comparison.collect import collect
 from yuriiformer.comparison.folder import SuiteFolder
-from yuriiformer.comparison.outcomes import Comparison
+from yuriiformer.comparison.outcomes import Comparison, only_arms, same_data
 from yuriiformer.display.page import write_page
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import claim_folder, read_json, write_text
 from yuriiformer.report.downstream import downstream_latex, downstream_table
-from yuriiformer.report.headline import headline, hypothesis_lines, hypothesis_table
+from yuriiformer.report.headline import claims_table, headline, hypothesis_table, verdict_lines
 from yuriiformer.report.payload import PAGE, Extras, payload
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import csv_text, json_text, markdown, terminal_table
@@ -58,14 +58,26 @@ class Flags:
     figures: bool = False
     """Also draw the figures as files, for papers and slides; the page shows them without."""
     formats: tuple[Format, ...] = ()
-    """Draw the figures in these formats; png if --figures is given alone."""
+    """Draw the figures in these formats; png if --figures or --paper is given alone."""
+    paper: bool = False
+    """Also write the paper's tables, figures and claims from these runs, each in its own layout and
+    under its own name, to 'paper' in the report (docs/reproducing.md). The folders may then hold
+    runs on different data."""
+    arms: tuple[str, ...] = ()
+    """What figures draw: arms by label or rule; all, or the paper's methods, if not given."""
+    smooth: float = 0.0
+    """With --paper: the width in steps of a Gaussian that smooths Figure 5; the paper states
+    none."""
 
 
 def run(arguments: list[str]) -> int:
     flags = parse_flags("yurii report", Flags(), arguments)
     if not flags.folders:
         raise ConfigError("a folder is needed: a suite, an archive, a run, or one that holds some")
-    comparisons = collect(flags.folders, flags.baseline)
+    if not 0 <= flags.smooth < 1e9:
+        raise ConfigError(f"--smooth must be a number of steps from 0 on, not {flags.smooth:g}")
+    comparisons = collect(flags.folders, flags.baseline, apart=flags.paper)
+    drawn = only_arms(comparisons, flags.arms)
     out = flags.out or flags.folders[0] / "report"
     claim_folder(out, _is_report, "a report")
     try:
@@ -79,8 +91,11 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         raise RunError(f"the report cannot be written to {out}: {error}") from None
     _print(comparisons, samples, out)
+    formats = flags.formats or ("png",)
     if flags.figures or flags.formats:
-        _figures(comparisons, out / "figures", flags.formats or ("png",))
+        _figures(drawn, out / "figures", formats)
+    if flags.paper:
+        _paper(flags, comparisons, out / "paper", formats)
     return 0
 
 
@@ -94,9 +109,21 @@ def _figures(comparisons: Sequence[Comparison], folder: Path, formats: Sequence[
     print(f"figures in {folder}", flush=True)
 
 
+def _paper(
+    flags: Flags, comparisons: Sequence[Comparison], folder: Path, formats: Sequence[str]
+) -> None:
+    from yuriiformer.report.paper_report import write_paper
+
+    try:
+        lines = write_paper(comparisons, folder, formats, flags.arms, flags.smooth)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be written: {error}") from None
+    print("\n".join(lines), flush=True)
+
+
 def _is_report(folder: Path) -> bool:
     """Whether a folder holds an earlier report."""
-    parts = {"tables", "figures", "report.html", "report.html.part"}
+    parts = {"tables", "figures", "paper", "report.html", "report.html.part"}
     known = read_json(folder / "tables" / "results.json").get("comparisons")
     return isinstance(known, list) and all(path.name in parts for path in folder.iterdir())
 
@@ -147,12 +174,17 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
         stem = each.name or "results"
         write_text(folder / f"{stem}.md", markdown(result_table(each)))
         write_text(folder / f"{stem}.csv", csv_text(each))
-        more = {"downstream": downstream_table(each), "hypotheses": hypothesis_table(each)}
+        more = {
+            "downstream": downstream_table(each),
+            "hypotheses": hypothesis_table(each),
+            "claims": claims_table(each),
+        }
         for name, table in more.items():
             if table is not None:
                 write_text(folder / f"{stem}-{name}.md", markdown(table))
         tables += [downstream_latex(more["downstream"])] if more["downstream"] else []
-    tables += [latex_sizes(comparisons)] if len(comparisons) > 1 else []
+    if len(comparisons) > 1 and same_data(comparisons):
+        tables.append(latex_sizes(comparisons))
     write_text(folder / "results.tex", latex_document(tables))
 
 
@@ -163,8 +195,8 @@ def _print(comparisons: Sequence[Comparison], samples: dict[str, Any], out: Path
             print(f"{each.name}\n")
         print("\n".join(headline(each)) + "\n")
         print(terminal_table(result_table(each), width))
-        if each.verdicts:
-            print("\n".join(hypothesis_lines(each)) + "\n")
+        for verdicts in filter(None, (each.verdicts, each.claims)):
+            print("\n".join(verdict_lines(verdicts)) + "\n")
         tasks = downstream_table(each)
         if tasks is not None:
             print(terminal_table(tasks))

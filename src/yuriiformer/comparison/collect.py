@@ -56,8 +56,12 @@ class Found:
         arm.runs.append(run)
 
 
-def collect(folders: Sequence[Path], baseline: str | None = None) -> list[Comparison]:
-    """The comparisons in folders: one per preset of suites, and one of all single runs."""
+def collect(
+    folders: Sequence[Path], baseline: str | None = None, *, apart: bool = False
+) -> list[Comparison]:
+    """The comparisons in folders: one per preset of suites, and one of all single runs. Kept
+    ``apart``, they may be on different data, and single runs are grouped by the paper's settings.
+    """
     groups: dict[str | None, Found] = {}
     loose: dict[Path, Run] = {}
     left_out: list[str] = []
@@ -74,12 +78,15 @@ def collect(folders: Sequence[Path], baseline: str | None = None) -> list[Compar
     in_suites = {run.folder.resolve() for group in groups.values() for run in group.runs}
     left_out += [f"{loose[path].folder} (named twice)" for path in loose if path in in_suites]
     alone = [run for path, run in loose.items() if path not in in_suites]
-    if alone:
-        groups[None] = _loose(alone)
+    for setting in dict.fromkeys(paper_preset(run.config) if apart else None for run in alone):
+        some = [run for run in alone if not apart or paper_preset(run.config) == setting]
+        groups[f"{setting}, single runs" if setting in groups else setting] = _loose(some)
     full = [(name, group) for name, group in groups.items() if group.arms]
     if not full:
         raise RunError(f"no run has begun in {', '.join(map(str, folders))}")
-    _check_comparable([run for _, group in full for run in group.runs])
+    parts = [group.runs for _, group in full]
+    for runs in parts if apart else [[run for part in parts for run in part]]:
+        _check_comparable(runs)
     left_out += [text for _, group in full for text in group.left_out]
     full[0][1].remarks += _left_out_text(left_out)
     return [_comparison(name, group, baseline, len(groups)) for name, group in full]
@@ -193,10 +200,11 @@ def _check_comparable(runs: Sequence[Run]) -> None:
             if one != two:
                 words = f"{key} {_short(one)} and {_short(two)}"
                 raise RunError(f"{both} trained on different data ({words}): {problem}")
-        one, two = (each.config.validation.eval_sequences for each in (first, run))
-        if one != two:
-            words = f"eval_sequences {one} and {two}"
-            raise RunError(f"{both} validated on other sequences ({words}): {problem}")
+        for key in ("eval_sequences", "eval_blocks"):
+            one, two = (getattr(each.config.validation, key) for each in (first, run))
+            if one != two:
+                words = f"{key} {one} and {two}"
+                raise RunError(f"{both} validated on other sequences ({words}): {problem}")
 
 
 def _short(value: Any) -> str:

@@ -10,13 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
+from yuriiformer.comparison.paper_claims import judge_claims
+from yuriiformer.comparison.paper_match import is_papers_arm, match_remark, setting_match
 from yuriiformer.comparison.statistics import Difference, Summary, holm, paired, summary
 from yuriiformer.comparison.study import Metric
 from yuriiformer.config import TrainConfig, differences
 from yuriiformer.errors import RunError, did_you_mean
+from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.methods.rule import Rule
 from yuriiformer.runs.run import Run
@@ -61,11 +65,12 @@ class Arm:
         return any(run.status == "failed" or run.diverged for run in self.runs)
 
     def values(self, metric: str) -> dict[int, float]:
-        """``final``, ``exact``, ``best``, ``best_step``, ``train``, ``tokens_per_second`` by seed.
-        Best is of finished runs only, or it would compare runs of different lengths."""
+        """``final``, ``exact``, ``best``, ``best_step``, ``train``, ``tokens_per_second`` by seed,
+        or the accuracy in a task of the paper, in %. Best is of finished runs only, or it would
+        compare runs of different lengths."""
         found = {}
         for run in self.runs:
-            value = getattr(run, metric)
+            value = run.accuracy(metric) if metric in PAPER_TASKS else getattr(run, metric)
             if value is not None and run.finished:
                 found[run.seed] = float(value)
         return found
@@ -111,7 +116,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcomes in the order of the arms; ``preset`` is the paper's name for the setting, if any."""
+    """Outcomes in the order of the arms; ``preset`` is the paper's setting that the runs are
+    configured as, if any. Its figures are shown only if ``papers`` says so."""
 
     name: str
     outcomes: list[Outcome]
@@ -122,6 +128,11 @@ class Comparison:
     study: StudyRecord | None = None
     verdicts: list[Verdict] = field(default_factory=list)
 
+    @cached_property
+    def claims(self) -> list[Verdict]:
+        """On what the paper claims in words, where these runs are its own."""
+        return judge_claims(self)
+
     @property
     def arms(self) -> list[Arm]:
         return [outcome.arm for outcome in self.outcomes]
@@ -129,6 +140,18 @@ class Comparison:
     @property
     def seeds(self) -> list[int]:
         return sorted({run.seed for arm in self.arms for run in arm.runs})
+
+    @property
+    def papers(self) -> str | None:
+        """The paper's setting, if its figures belong beside these runs: the data count too."""
+        if self.preset is None:
+            return None
+        grade = setting_match(self.preset, self.baseline.first.saved).grade
+        return None if grade == "other" else self.preset
+
+    def paper_setting(self, arm: Arm) -> str | None:
+        """The same for one arm: it must be one of the paper's."""
+        return self.papers if is_papers_arm(arm) else None
 
     def primary(self, each: Outcome) -> Summary:
         """What an arm is judged by."""
@@ -175,9 +198,38 @@ def compare_arms(
         replace(each, difference=replace(each.difference, p_holm=p))
         for each, p in zip(outcomes, holm(ps), strict=True)
     ]
-    said = [*remarks, *_remarks(outcomes, metric)]
+    papers = match_remark(preset, base.first.saved)
+    said = [*remarks, *([papers] if papers else []), *_remarks(outcomes, metric)]
     verdicts = [] if study is None else judge(study, told)
     return Comparison(name, outcomes, base, preset, said, metric, study, verdicts)
+
+
+def same_data(comparisons: Sequence[Comparison]) -> bool:
+    """Whether all are on the same data, so that they can stand side by side."""
+    keys = ("train_sha256", "val_sha256", "train_tokens", "val_tokens", "tokenizer")
+    data = [each.baseline.first.saved["data"] for each in comparisons]
+    return len({tuple(each.get(key) for key in keys) for each in data}) == 1
+
+
+def only_arms(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[Comparison]:
+    """The comparisons with some of their arms: by label, by folder's name or by rule. All, if none
+    is named; a comparison without any of them is left out."""
+    if not names:
+        return list(comparisons)
+    known = {name for c in comparisons for a in c.arms for name in (a.label, a.slug, a.rule.name)}
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
+            raise RunError(f"--arms: no arm {name!r}{hint}")
+    found = []
+    for each in comparisons:
+        kept = [
+            outcome
+            for outcome in each.outcomes
+            if {outcome.arm.label, outcome.arm.slug, outcome.arm.rule.name} & set(names)
+        ]
+        found += [replace(each, outcomes=kept)] if kept else []
+    return found
 
 
 def find_baseline(arms: Sequence[Arm], wanted: str | None) -> Arm:

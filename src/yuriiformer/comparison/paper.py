@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from yuriiformer.config import TrainConfig
+from yuriiformer.config import TrainConfig, differences
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.methods.catalog import BASELINE, paper
 from yuriiformer.methods.rule import Rule
@@ -19,7 +19,8 @@ FOOTNOTE = (
     f"{MARK} The paper's IMEX rows are labelled AMA and MAM, and it does not say which order of "
     "the oracles each is: this rule is one of the two figures, MAM / AMA."
 )
-VOCABULARY = 50304
+# Fields that are no part of a setting: the paper does not say which sequences it validates on.
+FREE = ("rule", "seed", "exact", "eval_blocks")
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,15 @@ def paper_figure(preset_name: str | None, rule_name: str) -> PaperFigure | None:
     return None
 
 
-def figure_of_rule(preset_name: str | None, rule: Rule) -> PaperFigure | None:
-    """The same for a rule: not only its name, also its equations must be the paper's."""
-    return paper_figure(preset_name, rule.name) if is_papers(rule) else None
-
-
 def is_papers(rule: Rule) -> bool:
-    return rule.name in paper and paper[rule.name].assigns == rule.assigns
+    """Whether a rule is one of the paper's, unvaried: its equations, the starts of its streams, and
+    its coefficients (all learned, one per block, from the usual starts)."""
+    own = paper.get(rule.name)
+    return own is not None and _made_of(own) == _made_of(rule)
+
+
+def _made_of(rule: Rule) -> tuple[Any, ...]:
+    return rule.assigns, dict(rule.streams), dict(rule.coefficients)
 
 
 def _figure(rows: list[list[float]]) -> PaperFigure:
@@ -103,18 +106,38 @@ def task_references() -> dict[str, dict[str, float]]:
     return found
 
 
+def paper_training(setting: str) -> list[str]:
+    """A column of the paper's Table 1."""
+    return [str(text) for text in _data()["training"][setting]]
+
+
+def loss_references(setting: str) -> dict[str, float]:
+    """The losses of others that the paper sets beside its own in a setting, by model."""
+    told = [each for each in _data()["references"] if "loss" in each]
+    return {each["model"]: each["loss"] for each in told if each["setting"] == setting}
+
+
+def minimum_step(setting: str) -> int | None:
+    """Around which step the paper's validation loss is lowest, where it says so."""
+    part = _data().get(setting, {})
+    return part.get("minimum_step") if isinstance(part, dict) else None
+
+
 def paper_preset(config: TrainConfig) -> str | None:
     """Which of the paper's settings a run's configuration is, whatever its rule, seed and machine.
 
     The vocabulary must be GPT-2's, padded: losses over other tokens are other numbers.
     """
-    own = _setting(config)
-    if own["vocab_size"] != VOCABULARY:
-        return None
     for name in paper_presets():
-        if own == _setting(preset(name, BASELINE)):
+        if not setting_differences(config, name):
             return name
     return None
+
+
+def setting_differences(config: TrainConfig, name: str) -> dict[str, tuple[Any, Any]]:
+    """The fields in which a run's configuration is not a setting of the paper: the paper's value,
+    and its own."""
+    return differences({"": _setting(preset(name, BASELINE))}, {"": _setting(config)})
 
 
 def _setting(config: TrainConfig) -> dict[str, Any]:
@@ -122,4 +145,4 @@ def _setting(config: TrainConfig) -> dict[str, Any]:
     data = config.to_dict()
     found = {**data["model"], **data["recipe"], **data["validation"]}
     found["warmup"] = config.recipe.warmup_steps
-    return {key: value for key, value in found.items() if key not in ("rule", "seed", "exact")}
+    return {key: value for key, value in found.items() if key not in FREE}

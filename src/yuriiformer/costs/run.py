@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -49,8 +50,8 @@ def count_parameters(config: ModelConfig, *, split_fused: bool = False) -> Param
     matrices = []
     for group in named_groups(model, split_fused=split_fused):
         for name in group.names if group.kind == MATRICES else ():
-            rows, columns = model.get_parameter(name).shape
-            matrices += [(rows // group.parts, columns)] * group.parts
+            rows, *others = model.get_parameter(name).shape
+            matrices += [(rows // group.parts, math.prod(others))] * group.parts
     return Parameters(
         **parts, frozen=frozen, paper=model.num_parameters(), matrices=tuple(matrices)
     )

@@ -11,6 +11,7 @@ from yuriiformer.data.records import Chunk, Split
 from yuriiformer.errors import DataError, one_line
 
 RECORDS = 1000  # a chunk
+TINYSTORIES, OPENWEBTEXT = "roneneldan/TinyStories", "Skylion007/openwebtext"
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,12 @@ class BatchOrder:
         return ends
 
 
-def validation_starts(n_tokens: int, context: int, sequences: int) -> Starts:
-    """Blocks in file order; a split that is too small is read again from its start."""
+def validation_starts(
+    n_tokens: int, context: int, sequences: int, *, spread: bool = False
+) -> Starts:
+    """The first blocks, in file order; a split that is too small is read again from its start.
+    With ``spread``, blocks at even distances over the whole split."""
     order = BatchOrder(n_tokens, context, sequences)
-    return context * (np.arange(sequences, dtype=np.int64) % order.blocks)
+    number = np.arange(sequences, dtype=np.int64)
+    block = number * order.blocks // sequences if spread else number % order.blocks
+    return context * block

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yuriiformer.data.order import BatchOrder
+from yuriiformer.data.paper_corpora import beside_the_paper
 from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tales.grammar import entropy_per_story
 from yuriiformer.data.tokenizers import Tokens
@@ -54,6 +55,7 @@ def describe_store(store: TokenStore, *, context: int, sequences: int) -> dict[s
     return {
         "folder": str(store.folder),
         "meta": store.meta,
+        "paper": beside_the_paper(store.facts),
         "tokens": {"train": len(store.train), "val": len(store.val)},
         "vocabulary": {
             "size": vocab,
@@ -118,8 +120,8 @@ def store_text(data: dict[str, Any], shown: list[str], *, context: int, sequence
         lines.append(f"  {data['blocks']:,} blocks of {context} tokens; {steps}")
     else:
         lines.append(f"  too short for one block of {context} tokens: take a smaller --context")
-    if meta and (floor := tales_floor(meta)):
-        lines.append(f"  {floor}")
+    if meta and (said := tales_floor(meta) or data["paper"]):
+        lines.append(f"  {said}")
     lines.append("  most frequent:")
     for token in data["most_frequent"]:
         share = token["share"]

@@ -100,6 +100,7 @@ class Files:
     column: str = "text"
     drop_cut_ends: bool = False
     split: Split | None = None
+    corpus: str | None = None  # whose files they are, where that is known
 
     @property
     def total(self) -> int | None:
@@ -112,7 +113,8 @@ class Files:
     def describe(self) -> dict[str, Any]:
         files = [{"name": path.name, "bytes": path.stat().st_size} for path in self.paths]
         options = {"column": self.column, "drop_cut_ends": self.drop_cut_ends}
-        return {"kind": "files", "files": files, **options}
+        known = {} if self.corpus is None else {"corpus": self.corpus}
+        return {"kind": "files", **known, "files": files, **options}
 
     def state(self) -> list[int]:
         return [path.stat().st_mtime_ns for path in self.paths]
@@ -231,7 +233,10 @@ class Parts:
         return sum(part.total or 0 for part in self.parts)
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "parts", "parts": [{"split": p.split, **p.describe()} for p in self.parts]}
+        parts = [{"split": part.split, **part.describe()} for part in self.parts]
+        corpus = self.parts[0].corpus
+        known = {} if corpus is None else {"corpus": corpus}
+        return {"kind": "parts", **known, "parts": parts}
 
     def state(self) -> list[int]:
         return [time for part in self.parts for time in part.state()]

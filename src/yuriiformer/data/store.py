@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from yuriiformer.data.paper_corpora import source_name
 from yuriiformer.data.partial import COUNTS, JOURNAL, META
 from yuriiformer.data.prepare import FORMAT
 from yuriiformer.data.records import Split
@@ -103,6 +104,11 @@ class TokenStore:
         hashes = {f"{split}_sha256": splits[split]["sha256"] for split in ("train", "val")}
         return {**known, **hashes, "tokenizer": self.meta["tokenizer"]["name"]}
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known of the data: their identity, where they come from, how many documents."""
+        return {**self.identity, **({} if self.meta is None else facts_of(self.meta))}
+
     def tokenizer(self) -> Tokenizer:
         if self.meta is None:
             raise DataError(f"{self.folder} has no {META}: its tokeniser is not known")
@@ -144,6 +150,17 @@ class TokenStore:
                 f"the model has {real} token ids, but {self.folder} was made with tokeniser "
                 f"{name}, which has {self.vocab_size}: they do not belong together"
             )
+
+
+def facts_of(meta: dict[str, Any]) -> dict[str, Any]:
+    """The same from ``meta.json``, without the hashes."""
+    counts = {
+        f"{split}_{what}": meta["splits"][split][what]
+        for split in ("train", "val")
+        for what in ("tokens", "documents")
+    }
+    names = {"source": source_name(meta["source"]), "tokenizer": meta["tokenizer"]["name"]}
+    return {**counts, **names}
 
 
 _SPLIT: dict[str, Any] = {**COUNTS, "sha256": str}

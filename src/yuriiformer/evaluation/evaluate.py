@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from yuriiformer import __version__
+from yuriiformer.config import Blocks
 from yuriiformer.data.store import TokenStore
 from yuriiformer.display.columns import aligned
 from yuriiformer.errors import YuriiError
@@ -34,11 +35,15 @@ from yuriiformer.evaluation.validation import (
 )
 from yuriiformer.files import claim_folder, read_json, write_json
 from yuriiformer.model.device import choose_device
+from yuriiformer.model.files import WEIGHTS
+from yuriiformer.runs.checkpoint import MANIFEST
 from yuriiformer.runs.loading import LoadedModel, open_model
 
 Result = dict[str, Any]
+EVALUATION = "evaluation"  # the folder of results in a run's
 CACHE = "cache.jsonl"  # of the tasks' answers
 SEQUENCES = 4800  # of a validation, where no run says: the paper's
+FIRST: Blocks = "first"
 PERCENT = ("acc", "exact_match", "f1", "em", "mcc")  # metrics that are shares
 
 
@@ -65,7 +70,7 @@ class Evaluator:
         loaded = open_model(path, checkpoint, places, device=choose_device(device))
         home = loaded.path.resolve()
         beside = home.with_name(f"{home.name}-evaluation")
-        out = out or (home / "evaluation" if loaded.saved else beside)
+        out = out or (home / EVALUATION if loaded.saved else beside)
         claim_folder(out, _is_evaluation, "an evaluation")
         return cls(loaded, data, out)
 
@@ -103,6 +108,7 @@ class Evaluator:
         model, store, context = self.loaded.model, self.store, self.loaded.model.config.context
         settings = self.loaded.saved.get("config", {}).get("validation", {})
         sequences = int(settings.get("eval_sequences", SEQUENCES))
+        blocks = settings.get("eval_blocks", FIRST)
         path = self.out / f"validation-{self._name}.json"
         made_from = {
             "sha256": self.loaded.about["sha256"],
@@ -110,16 +116,18 @@ class Evaluator:
             "val_tokens": len(store.val),
             "val_sha256": store.identity.get("val_sha256"),
             "eval_sequences": sequences,
+            "eval_blocks": blocks,
             "context": context,
             "device": model.token_table.device.type,
         }
-        found = read_json(path)
+        found = {"eval_blocks": FIRST, **read_json(path)}  # older results do not say
         whole = all(isinstance(found.get(part), dict) for part in ("protocol", "exact"))
         if whole and all(found.get(key) == value for key, value in made_from.items()):
             return found
         size = store.meta["splits"]["val"]["text_bytes"] if store.meta else None
         with as_trained(model, self.loaded.saved) as dtype:
-            given = protocol_windows(store, context, sequences).loss(model, tell=tell("validation"))
+            windows = protocol_windows(store, context, sequences, blocks)
+            given = windows.loss(model, tell=tell("validation"))
             exact = exact_windows(store, context).loss(model, tell=tell("exact validation"))
         found = {
             **self.about,
@@ -154,7 +162,6 @@ class Evaluator:
         from yuriiformer.evaluation.tasks import run_tasks  # noqa: PLC0415
 
         self.out.mkdir(parents=True, exist_ok=True)
-        part = "" if limit is None else f"-first-{limit}"
         found: Result = {}
         lm = YuriiLM(
             self.loaded.model,
@@ -165,8 +172,25 @@ class Evaluator:
         )
         for spec, result in run_tasks(lm, specs, limit, data, begin):
             found[str(spec)] = {**self.about, **result, **_versions()}
-            write_json(self.out / f"{spec}-{self._name}{part}.json", found[str(spec)])
+            write_json(self.out / result_name(spec, self._name, limit), found[str(spec)])
         return found
+
+
+def result_name(spec: TaskSpec, checkpoint: str, limit: int | None) -> str:
+    """The file of a task's result."""
+    return f"{spec}-{checkpoint}{'' if limit is None else f'-first-{limit}'}.json"
+
+
+def is_evaluated(
+    run: Path, checkpoint: str, specs: Sequence[TaskSpec], limit: int | None, *, validation: bool
+) -> bool:
+    """Whether a run's folder has all of these results, of the checkpoint as it is now."""
+    manifest = read_json(run / "checkpoints" / checkpoint / MANIFEST)
+    weights = manifest.get("files", {}).get(WEIGHTS, {}).get("sha256")
+    names = [result_name(spec, checkpoint, limit) for spec in specs]
+    names += [f"validation-{checkpoint}.json"] * validation
+    found = [read_json(run / EVALUATION / name).get("sha256") for name in names]
+    return weights is not None and all(sha == weights for sha in found)
 
 
 def evaluate(

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from yuriiformer.config import Blocks
 from yuriiformer.data.order import validation_starts
 from yuriiformer.data.records import Split
 from yuriiformer.data.store import TokenStore
@@ -141,14 +142,18 @@ def load_batch(
     return inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
 
 
-def protocol_windows(store: TokenStore, context: int, sequences: int) -> Windows:
-    """``sequences`` blocks of the split, in file order."""
+def protocol_windows(
+    store: TokenStore, context: int, sequences: int, blocks: Blocks = "first"
+) -> Windows:
+    """``sequences`` blocks of the split, in file order: the first, or spread over all of it."""
     if len(store.val) <= context:
         raise DataError(
             f"the validation split of {store.folder} has {len(store.val)} tokens, less than one "
             f"sequence of {context}"
         )
-    return Windows(store, context, validation_starts(len(store.val), context, sequences))
+    spread = blocks == "spread"
+    starts = validation_starts(len(store.val), context, sequences, spread=spread)
+    return Windows(store, context, starts)
 
 
 def exact_windows(store: TokenStore, context: int) -> Windows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from yuriiformer.citation import BIBTEX, PAPER, URL
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.model import YuriiFormer
@@ -51,6 +52,13 @@ model = AutoModelForCausalLM.from_pretrained("FOLDER")
 {text}```
 
 {remark}
+
+## Citation
+
+The idea is from [{paper}]({url}):
+
+```bibtex
+{bibtex}```
 """
 
 REGISTER = "import yuriiformer.huggingface  # makes transformers know the model\n"
@@ -94,6 +102,9 @@ def model_card(model: YuriiFormer, tokenizer: Tokenizer | None, kind: As = "yuri
         imports=(REGISTER if kind == "yuriiformer" else "")
         + (WITHOUT_TOKENIZER if tokenizer is None else WITH_TOKENIZER),
         remark=REMARKS[kind],
+        paper=PAPER,
+        url=URL,
+        bibtex=BIBTEX,
         text=WITHOUT_TEXT if tokenizer is None else WITH_TEXT,
     )
 

@@ -62,8 +62,8 @@ class Group:
 
 def parameter_groups(model: nn.Module) -> dict[str, list[nn.Parameter]]:
     """The trained parameters of any module, each once, by how the recipe trains them: ``muon``
-    (matrices that are not embeddings), ``embeddings``, ``norms`` (with biases and other vectors),
-    ``coefficients`` (of update rules). Frozen ones are in none."""
+    (tensors of two or more dimensions that are not embeddings), ``embeddings``, ``norms`` (with
+    biases and other vectors), ``coefficients`` (of update rules). Frozen ones are in none."""
     found: dict[str, list[nn.Parameter]]
     found = {kind: [] for kind in ("muon", "embeddings", "norms", "coefficients")}
     for group in named_groups(model):
@@ -99,4 +99,4 @@ def named_groups(model: nn.Module, *, split_fused: bool = False) -> list[Group]:
 def _kind(module: nn.Module, parameter: Tensor) -> str:
     if isinstance(module, Coefficients):
         return "coefficients"
-    return MATRICES if parameter.ndim == 2 else "norms"
+    return MATRICES if parameter.ndim >= 2 else "norms"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup, short_text
-from yuriiformer.comparison.paper import FOOTNOTE, PaperFigure, figure_of_rule
+from yuriiformer.comparison.paper import FOOTNOTE, PaperFigure, paper_figure
 from yuriiformer.comparison.statistics import Summary
-from yuriiformer.config import Machine
 
 NONE = "–"  # a number that does not exist
 
@@ -213,7 +212,7 @@ def paper(metric: str) -> MakeCell:
     """The paper's figure; candidates of unclear label are sorted by the lower one."""
 
     def cell(comparison: Comparison, each: Outcome) -> Cell:
-        figure = paper_figure_of(comparison.preset, each)
+        figure = paper_figure_of(comparison, each)
         text = "" if figure is None else figure.text(metric)
         if figure is None or not text:
             return Cell(NONE)
@@ -222,7 +221,6 @@ def paper(metric: str) -> MakeCell:
     return cell
 
 
-def paper_figure_of(preset: str | None, each: Outcome) -> PaperFigure | None:
-    """The paper's figure for an arm: of its rule, if it differs in nothing but the machine."""
-    machine = {part.name for part in fields(Machine)}
-    return figure_of_rule(preset, each.arm.rule) if set(each.arm.differs) <= machine else None
+def paper_figure_of(comparison: Comparison, each: Outcome) -> PaperFigure | None:
+    """The paper's figure for an arm, where it belongs."""
+    return paper_figure(comparison.paper_setting(each.arm), each.arm.rule.name)

@@ -9,7 +9,7 @@ from yuriiformer.comparison.paper import paper_downstream, task_references
 from yuriiformer.comparison.statistics import summary
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row
-from yuriiformer.report.tables_latex import escape
+from yuriiformer.report.tables_latex import CITED, escape
 from yuriiformer.runs.run import TaskScore
 
 Scores = dict[str, dict[str, list[TaskScore]]]  # by arm, by task, over seeds
@@ -23,10 +23,10 @@ def downstream_table(comparison: Comparison) -> ResultTable | None:
     if not tasks:
         return None
     columns = [Column("arm", "Arm", "What is compared.", numeric=False)]
+    every = {task: [s for mine in scores.values() for s in mine.get(task, [])] for task in tasks}
     for task in tasks:
         title = PAPER_TASKS.get(task, task)
-        every = [each for mine in scores.values() for each in mine.get(task, [])]
-        metrics = ", ".join(sorted({each.metric for each in every}))
+        metrics = ", ".join(sorted({each.metric for each in every[task]}))
         columns.append(Column(task, title, f"{task}: {metrics} in %.", lower_is_better=False))
     bold = {task: _top_two(scores, task) for task in tasks}
     rows = [
@@ -34,11 +34,13 @@ def downstream_table(comparison: Comparison) -> ResultTable | None:
         for each in comparison.outcomes
         if scores[each.arm.slug]
     ]
+    whole = [task for task in tasks if all(score.papers for score in every[task])]
     for name, known in task_references().items():
-        shown = {task: Cell(f"{known[task]:.1f}", known[task]) for task in tasks if task in known}
+        shown = {task: Cell(f"{known[task]:.1f}", known[task]) for task in whole if task in known}
         if shown:
             cells = {task: shown.get(task, Cell(NONE)) for task in tasks}
-            rows.append(Row("", {"arm": Cell(name, name), **cells}))
+            title = f"{name}, as the paper quotes it"
+            rows.append(Row("", {"arm": Cell(title, title), **cells}))
     return ResultTable(tuple(columns), tuple(rows), tuple(_notes(scores)))
 
 
@@ -86,14 +88,14 @@ def _cells(
 ) -> dict[str, Cell]:
     label = each.arm.label
     cells = {"arm": Cell(label, label)}
-    paper = {} if each.arm.differs else paper_downstream(comparison.preset, each.arm.rule.name)
+    paper = paper_downstream(comparison.paper_setting(each.arm), each.arm.rule.name)
     for task in tasks:
         if task not in mine:
             cells[task] = Cell(NONE)
             continue
         error, said = _error(mine[task])
         text = f"{_mean(mine[task]):.1f}{error}"
-        whole = all(each.limit is None for each in mine[task])
+        whole = all(score.papers for score in mine[task])
         known = (paper or {}).get(task) if whole else None
         text += "" if known is None else f" (paper {known:.1f})"
         cells[task] = Cell(text, _mean(mine[task]), each.arm.slug in bold[task], said)
@@ -128,7 +130,7 @@ def downstream_latex(table: ResultTable) -> str:
     lines = [
         r"\begin{table}[ht]",
         r"\centering\small",
-        rf"\caption{{{escape(' '.join(table.footnotes))}}}",
+        rf"\caption{{{escape(' '.join([*table.footnotes, CITED]))}}}",
         rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
         rf"\toprule {heads} \\ \midrule",
     ]

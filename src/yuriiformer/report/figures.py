@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from yuriiformer.comparison.arms import slug as folder_name
-from yuriiformer.comparison.outcomes import Arm, Comparison
+from yuriiformer.comparison.outcomes import Arm, Comparison, same_data
 from yuriiformer.display.figures import (
     DIRECT,
     INK,
@@ -250,7 +250,7 @@ def drawings(comparisons: Sequence[Comparison]) -> Iterator[Drawing]:
         for arm in comparison.arms:
             name, draw = f"coefficients-{arm.slug}", partial(coefficient_paths, arm)
             yield Drawing(prefix + name, draw, arm_digest(arm))
-    if several:
+    if several and same_data(comparisons):
         yield Drawing("sizes", partial(sizes, comparisons), " ".join(digests))
 
 

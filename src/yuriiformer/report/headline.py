@@ -8,6 +8,8 @@ from typing import get_args
 
 from yuriiformer.comparison.hypotheses import Verdict, Word
 from yuriiformer.comparison.outcomes import Comparison, Outcome
+from yuriiformer.comparison.paper_claims import Claim
+from yuriiformer.comparison.study import Hypothesis
 from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row, interval_text, p_cell
 
 SIGNIFICANT = 0.05
@@ -147,11 +149,34 @@ COLUMNS = tuple(
 
 def hypothesis_table(comparison: Comparison) -> ResultTable | None:
     """One row for each hypothesis of the study, in its order."""
-    if not comparison.verdicts:
-        return None
-    rows = tuple(Row("", _cells(each)) for each in comparison.verdicts)
     late = [LATE_NOTE] if any(each.late for each in comparison.verdicts) else []
-    return ResultTable(COLUMNS, rows, tuple(late))
+    return _verdict_table(COLUMNS, comparison.verdicts, late)
+
+
+def claims_table(comparison: Comparison) -> ResultTable | None:
+    """The same of the paper's claims; ``where`` in place of what only a study says."""
+    names = ("claim", "verdict", "difference", "p", "where", "family", "why")
+    known = {column.key: column for column in (*COLUMNS, WHERE)}
+    return _verdict_table([known[name] for name in names], comparison.claims, [CLAIMS_NOTE])
+
+
+def _verdict_table(
+    columns: Sequence[Column], verdicts: Sequence[Verdict], notes: Sequence[str]
+) -> ResultTable | None:
+    if not verdicts:
+        return None
+    keys = [column.key for column in columns]
+    cells = [_cells(each) for each in verdicts]
+    rows = tuple(Row("", {key: each[key] for key in keys}) for each in cells)
+    return ResultTable(tuple(columns), rows, tuple(notes))
+
+
+CLAIMS = "The paper's claims"  # the title of their table
+WHERE = Column("where", "Where", "Where in the paper, and in which words.", numeric=False, drop=2)
+CLAIMS_NOTE = (
+    "The paper's claims in words, judged as a study's hypotheses: Best, or a task's accuracy in "
+    "percentage points, paired by seed."
+)
 
 
 LATE_NOTE = (
@@ -174,13 +199,21 @@ def _cells(each: Verdict) -> dict[str, Cell]:
         "arms": Cell(f"{asked.arm} {words} {asked.against}", asked.arm),
         "family": Cell(asked.family, asked.family),
         "why": Cell(each.reason or NONE, each.reason or None),
+        "where": _place(asked),
     }
 
 
-def hypothesis_lines(comparison: Comparison) -> list[str]:
+def _place(asked: Hypothesis) -> Cell:
+    """Where the paper says a claim."""
+    if not isinstance(asked, Claim):
+        return Cell(NONE)
+    return Cell(asked.where, asked.where, help=f"“{asked.says}”")
+
+
+def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """For a terminal, a line each."""
     lines = []
-    for each in comparison.verdicts:
+    for each in verdicts:
         late = f" ({LATE})" if each.late else ""
         p = "" if each.p is None else f", {p_text(each.p)}"
         why = f" ({each.reason})" if each.reason else ""
@@ -191,11 +224,19 @@ def hypothesis_lines(comparison: Comparison) -> list[str]:
 
 def hypothesis_sentence(comparison: Comparison) -> str:
     """How many of each verdict."""
-    if not comparison.verdicts:
-        return ""
-    counts = Counter(each.verdict for each in comparison.verdicts)
-    words = [f"{counts[word]} {word}" for word in get_args(Word) if counts[word]]
+    many = len(comparison.verdicts)
     late = sum(each.late for each in comparison.verdicts)
     tail = f"; {late} came late" if late else ""
-    many = len(comparison.verdicts)
-    return f"Of {many} hypothes{'es' if many > 1 else 'is'}: {', '.join(words)}{tail}."
+    what = f"{many} hypothes{'es' if many > 1 else 'is'}"
+    return f"Of {what}: {_counted(comparison.verdicts)}{tail}." if many else ""
+
+
+def claims_sentence(comparison: Comparison) -> str:
+    """The same of the paper's claims."""
+    many = len(comparison.claims)
+    return f"Of {many} claims of the paper: {_counted(comparison.claims)}." if many else ""
+
+
+def _counted(verdicts: Sequence[Verdict]) -> str:
+    counts = Counter(each.verdict for each in verdicts)
+    return ", ".join(f"{counts[word]} {word}" for word in get_args(Word) if counts[word])

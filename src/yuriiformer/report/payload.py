@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome
+from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome, same_data
 from yuriiformer.display.curves import smooth, thin
 from yuriiformer.display.page import Page
 from yuriiformer.methods.drawing.equations import unicode_equations
@@ -20,7 +20,15 @@ from yuriiformer.methods.drawing.listing import human_count
 from yuriiformer.methods.rule import Rule
 from yuriiformer.report.curves import across_axis, difference_curve, drawn_runs, mean_curve, styles
 from yuriiformer.report.downstream import TITLE, downstream_table
-from yuriiformer.report.headline import HYPOTHESES, headline, hypothesis_sentence, hypothesis_table
+from yuriiformer.report.headline import (
+    CLAIMS,
+    HYPOTHESES,
+    claims_sentence,
+    claims_table,
+    headline,
+    hypothesis_sentence,
+    hypothesis_table,
+)
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import plain
 from yuriiformer.runs.metrics import Curves
@@ -47,11 +55,11 @@ class Extras:
 
 def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]:
     """All that the page needs, as rounded data."""
-    first = comparisons[0].arms[0].first
     said, remarks = [], []
     for each in comparisons:
         prefix = f"{each.name}: " if each.name else ""
         asked = [each.study.question, hypothesis_sentence(each)] if each.study else []
+        asked.append(claims_sentence(each))
         said += [prefix + text for text in (*asked, *headline(each)) if text]
         remarks += [prefix + text for text in each.remarks]
         remarks += [text for text in result_table(each).footnotes if text not in remarks]
@@ -63,7 +71,7 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
         "remarks": remarks,
         "groups": [_group(each, extras.samples) for each in comparisons],
         "commands": [{"what": what, "command": text} for what, text in extras.commands],
-        "data": data_facts(first),
+        "data": _data(comparisons),
     }
     return dict(plain(page, digits=6))
 
@@ -74,6 +82,17 @@ def _subtitle(comparison: Comparison) -> str:
     shape = f"{arms} arm{'s' * (arms > 1)} × {seeds} seed{'s' * (seeds > 1)}"
     steps = max(arm.first.steps for arm in comparison.arms)
     return " · ".join(filter(None, [name, shape, f"{steps:,} steps"]))
+
+
+def _data(comparisons: Sequence[Comparison]) -> list[list[str]]:
+    """Of all, or of each under its name where they differ."""
+    if same_data(comparisons):
+        return data_facts(comparisons[0].arms[0].first)
+    return [
+        [f"{each.name}: {name}", text]
+        for each in comparisons
+        for name, text in data_facts(each.arms[0].first)
+    ]
 
 
 def data_facts(run: Run) -> list[list[str]]:
@@ -111,7 +130,11 @@ def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
 
 
 def _extra_tables(comparison: Comparison) -> list[dict[str, Any]]:
-    tables = {HYPOTHESES: hypothesis_table(comparison), TITLE: downstream_table(comparison)}
+    tables = {
+        HYPOTHESES: hypothesis_table(comparison),
+        CLAIMS: claims_table(comparison),
+        TITLE: downstream_table(comparison),
+    }
     made = [(title, table) for title, table in tables.items() if table is not None]
     return [{"title": title, "note": " ".join(t.footnotes), **t.to_payload()} for title, t in made]
 

@@ -152,13 +152,14 @@ def json_text(comparisons: Sequence[Comparison]) -> str:
         "comparisons": [json_data(each) for each in comparisons],
         "studies": [{"title": each.title, "question": each.question} for each in studies],
         "hypotheses": plain([v.to_dict() for each in comparisons for v in each.verdicts]),
+        "claims": plain([v.to_dict() for each in comparisons for v in each.claims]),
     }
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _arm(comparison: Comparison, each: Outcome) -> dict[str, Any]:
     arm = each.arm
-    figure = paper_figure_of(comparison.preset, each)
+    figure = paper_figure_of(comparison, each)
     return {
         "label": arm.label,
         "slug": arm.slug,

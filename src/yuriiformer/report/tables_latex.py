@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from yuriiformer.citation import SHORT
 from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome
 from yuriiformer.comparison.paper import MARK, PaperFigure
 from yuriiformer.report.cells import lowest, paper_figure_of
@@ -20,6 +21,7 @@ UNCLEAR = (
 )
 WIDE = r"\footnotesize\let\minor\tiny\setlength{\tabcolsep}{1pt}"
 NARROW = r"\small\let\minor\scriptsize\setlength{\tabcolsep}{3pt}"
+CITED = f"Rules: {SHORT}."
 PREAMBLE = r"""\documentclass[10pt]{article}
 \usepackage[a4paper,margin=1.7cm]{geometry}
 \usepackage{booktabs}
@@ -76,7 +78,7 @@ def latex(comparison: Comparison) -> str:
         outcomes = [each for each in comparison.outcomes if each.arm.standard == kind]
         panels |= {title: outcomes} if outcomes else {}
     bold = {metric: lowest(comparison.outcomes, metric) for metric in METRICS}
-    columns = [_panel_lines(comparison.preset, outcomes, bold) for outcomes in panels.values()]
+    columns = [_panel_lines(comparison, outcomes, bold) for outcomes in panels.values()]
     head = [" & ".join(["Method", *map(str.capitalize, METRICS)] * len(panels)) + r" \\"]
     if len(panels) > 1:
         names = [rf"\multicolumn{{4}}{{c}}{{\textbf{{{name}}}}}" for name in panels]
@@ -104,7 +106,7 @@ def latex_sizes(comparisons: Sequence[Comparison]) -> str:
         line, title, papers = [_label(label)], "", []
         for comparison in comparisons:
             each = next((each for each in comparison.outcomes if key(each.arm) == name), None)
-            figure = None if each is None else paper_figure_of(comparison.preset, each)
+            figure = None if each is None else paper_figure_of(comparison, each)
             bold = {metric: lowest(comparison.outcomes, metric) for metric in SIZES_METRICS}
             line += ["--"] * 2 if each is None else _cells(each, SIZES_METRICS, bold)
             title = title if figure is None else _paper_title(figure)
@@ -144,13 +146,13 @@ def _label(text: str) -> str:
 
 
 def _panel_lines(
-    preset: str | None, outcomes: Sequence[Outcome], bold: dict[str, set[str]]
+    comparison: Comparison, outcomes: Sequence[Outcome], bold: dict[str, set[str]]
 ) -> list[str]:
     """A line for each arm, and under it the paper's where there is one."""
     lines = []
     for each in outcomes:
         lines.append(" & ".join([_label(each.arm.label), *_cells(each, METRICS, bold)]))
-        figure = paper_figure_of(preset, each)
+        figure = paper_figure_of(comparison, each)
         if figure is not None:
             paper = [_paper_cell(figure, metric) for metric in METRICS]
             lines.append(" & ".join([_paper_title(figure), *paper]))
@@ -200,7 +202,7 @@ def _table(
 ) -> str:
     """The table environment with its caption."""
     outcomes = [(c, each) for c in comparisons for each in c.outcomes]
-    figures = [paper_figure_of(comparison.preset, each) for comparison, each in outcomes]
+    figures = [paper_figure_of(comparison, each) for comparison, each in outcomes]
     name = " and ".join(escape(each.name) for each in comparisons if each.name)
     most = max((each.final.n for _, each in outcomes), default=0)
     losses = "losses in nats per token; lower is better."
@@ -216,6 +218,7 @@ def _table(
         parts.append(r"\textcolor{gray}{Grey}: the paper's figures.")
     if any(figure.unclear for figure in figures if figure is not None):
         parts.append(UNCLEAR)
+    parts.append(CITED)
     star = "*" if wide else ""
     begin = r"\begin{tabular*}{\textwidth}{@{\extracolsep{\fill}}" if wide else r"\begin{tabular}{"
     lines = [

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from yuriiformer.errors import CheckpointError, RunError
 from yuriiformer.files import claim_folder, lock_file, write_json
-from yuriiformer.reading import Each, count, path_text, read_object, reason
+from yuriiformer.reading import Each, count, path_text, plain_text, read_object, reason
 from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, Checkpoint, read_checkpoint
 
 FORMAT = 1
@@ -23,6 +23,9 @@ CONFIG: dict[str, Any] = {  # the form of config.json
         "train_sha256?": str,
         "val_sha256?": str,
         "tokenizer?": str,
+        "source?": plain_text,
+        "train_documents?": count,
+        "val_documents?": count,
     },
     "resolved": dict,
     "plan?": Each((int, float, None)),

@@ -133,6 +133,11 @@ class Run:
     def tokens_per_second(self) -> float | None:
         return self.curves.median_speed
 
+    def accuracy(self, task: str) -> float | None:
+        """In a task as the paper measures it, in %."""
+        score = self.scores.get(task)
+        return None if score is None or not score.papers else 100 * score.value
+
     def plan(self, name: str) -> float | None:
         """A number of the run's plan."""
         value = (self.saved.get("plan") or {}).get(name)
@@ -203,6 +208,11 @@ class TaskScore:
     def asked(self) -> tuple[str, int]:
         """What must be equal for two scores to be compared."""
         return self.checkpoint, self.items
+
+    @property
+    def papers(self) -> bool:
+        """Whether it is measured as the paper does: all items, at the best checkpoint."""
+        return self.limit is None and self.checkpoint == "best"
 
     @property
     def rank(self) -> tuple[bool, int]:

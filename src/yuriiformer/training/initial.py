@@ -124,7 +124,8 @@ def source_windows(config: TrainConfig, store: TokenStore, source: LoadedModel) 
     if not config.validation.eval_every:
         return None
     context = min(config.model.context, source.model.config.context)
-    return protocol_windows(store, context, config.validation.eval_sequences)
+    asked = config.validation
+    return protocol_windows(store, context, asked.eval_sequences, asked.eval_blocks)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ class Optimizer:
                 matrices,
                 recipe.muon_lr,
                 momentum=recipe.muon_momentum,
+                nesterov=recipe.muon_nesterov,
                 steps=recipe.muon_steps,
                 scale=recipe.muon_scale,
                 dtype=dtype,

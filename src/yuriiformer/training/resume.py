@@ -18,6 +18,8 @@ from yuriiformer.training.journal import Say
 from yuriiformer.training.state import STATE, versions
 
 MODEL = [each.name for each in fields(ModelConfig)]
+# Of the data, what may differ: the same may have moved, and older runs do not tell their source.
+TOLD = ("folder", "source", "train_documents", "val_documents")
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def _changes(
     before = TrainConfig.from_dict(saved["config"]).to_dict()  # with fields that are new since
     found = _differences(before, now)
     for name, (before, after) in differences({"": saved["data"]}, {"": identity}).items():
-        if name != "folder":  # the same data may have moved
+        if name not in TOLD:
             found[name] = (before, after)
     return found
 

@@ -238,7 +238,7 @@ def _begin(
     check_space(folder.checkpoints, costs.weights + costs.optimizer, costs.weights)
     now = {
         "config": here.config.to_dict(),
-        "data": {**here.store.identity, "folder": os.path.abspath(here.store.folder)},
+        "data": {**here.store.facts, "folder": os.path.abspath(here.store.folder)},
         "resolved": here.resolved,
         "plan": asdict(costs),
         **told,

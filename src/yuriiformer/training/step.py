@@ -50,9 +50,11 @@ class Batches:
         self._shares(0)  # or it says why not
         self.validated: Windows | None = None
         if config.validation.eval_every:
-            count = config.validation.eval_sequences
+            asked = config.validation
             try:
-                self.validated = protocol_windows(store, self.context, count)
+                self.validated = protocol_windows(
+                    store, self.context, asked.eval_sequences, asked.eval_blocks
+                )
             except DataError as error:
                 raise DataError(f"{error}: prepare more text, or --eval-every 0") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,24 @@ def draw_rule(rule: Rule, path: str | Path) -> Path:
 
 def draw(diagram: Diagram) -> Figure:
     """The diagram as a figure."""
-    painter = _Painter(diagram)
+    return draw_together([diagram])
+
+
+def draw_together(diagrams: Sequence[Diagram]) -> Figure:
+    """Diagrams side by side, their tops at one height."""
+    sizes = [_Painter(diagram).size for diagram in diagrams]
+    width, height = sum(each[0] for each in sizes), max(each[1] for each in sizes)
+    figure = Figure(figsize=(width, height))
+    left = 0.0
+    for diagram, (own, tall) in zip(diagrams, sizes, strict=True):
+        place = (left / width, 1.0 - tall / height, own / width, tall / height)
+        _paint(diagram, _Painter(diagram, figure.add_axes(place)))
+        left += own
+    return figure
+
+
+def _paint(diagram: Diagram, painter: _Painter) -> None:
+    painter.prepare(diagram)
     for wire in diagram.wires:
         painter.wire(wire.lane, wire.top, wire.bottom)
     for arrow in diagram.arrows:
@@ -49,11 +67,12 @@ def draw(diagram: Diagram) -> Figure:
         painter.box(box)
     for mark in diagram.marks:
         painter.mark(mark)
-    return painter.figure
 
 
 class _Painter:
-    def __init__(self, diagram: Diagram) -> None:
+    """Knows where lanes stand, and (with axes) draws on them."""
+
+    def __init__(self, diagram: Diagram, axes: Any = None) -> None:
         self.x: dict[str, float] = {}
         self.boxes = diagram.boxes
         self.wires = diagram.wires
@@ -63,9 +82,13 @@ class _Painter:
             place += room if self.x else 0.0
             self.x[lane] = place
             place += room
-        self.figure = Figure(figsize=(0.85 * (place + 0.6), 0.72 * diagram.rows + 0.5))
-        self.axes: Any = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        self.axes.set_xlim(-0.9, place)
+        self.right = place
+        self.size = (0.85 * (place + 0.6), 0.72 * diagram.rows + 0.5)  # inches
+        self.axes = axes
+
+    def prepare(self, diagram: Diagram) -> None:
+        """Limits and title."""
+        self.axes.set_xlim(-0.9, self.right)
         self.axes.set_ylim(diagram.rows + 0.1, -0.75)
         self.axes.set_aspect("equal")
         self.axes.axis("off")

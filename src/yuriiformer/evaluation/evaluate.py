@@ -34,8 +34,8 @@ from yuriiformer.evaluation.validation import (
     silent,
 )
 from yuriiformer.files import claim_folder, read_json, write_json
+from yuriiformer.model.config import WEIGHTS
 from yuriiformer.model.device import choose_device
-from yuriiformer.model.files import WEIGHTS
 from yuriiformer.runs.checkpoint import MANIFEST
 from yuriiformer.runs.loading import LoadedModel, open_model
 

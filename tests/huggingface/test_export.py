@@ -160,7 +160,7 @@ def test_a_trained_tokeniser(tmp_path):
 
 
 def test_runs_that_cannot_be_exported(tmp_path):
-    with pytest.raises(RunError, match="no run in"):
+    with pytest.raises(RunError, match="holds no model"):
         command.run([str(tmp_path), str(tmp_path / "out")])
     yf.train(small(steps=1, eval_every=1), tales(), tmp_path / "run")
     with pytest.raises(RunError, match="no checkpoint 'newest'; it has best"):

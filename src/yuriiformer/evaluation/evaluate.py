@@ -70,8 +70,9 @@ class Evaluator:
         loaded = open_model(path, checkpoint, places, device=choose_device(device))
         home = loaded.path.resolve()
         beside = home.with_name(f"{home.name}-evaluation")
+        inside = out is None and bool(loaded.saved)  # a run's own folder: damage is replaced
         out = out or (home / EVALUATION if loaded.saved else beside)
-        claim_folder(out, _is_evaluation, "an evaluation")
+        claim_folder(out, lambda folder: inside or _is_evaluation(folder), "an evaluation")
         return cls(loaded, data, out)
 
     @cached_property

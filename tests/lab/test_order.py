@@ -16,7 +16,8 @@ from yuriiformer.lab.flow import Schedule, damping_of, read_flow
 from yuriiformer.lab.integrator import OrderLab
 from yuriiformer.lab.measured import integrator_text, summary, table
 from yuriiformer.lab.order import fit_order, measure, order_results
-from yuriiformer.lab.problems import smooth
+from yuriiformer.lab.problems import quadratic, smooth
+from yuriiformer.lab.theory import affine_map
 
 OPTIONS = OrderLab(blocks=(16, 32, 64, 128, 256, 512), drift_time=25.0)
 PROBLEM = smooth()
@@ -106,6 +107,18 @@ def test_verlet_by_hand_on_an_oscillator():
     symmetric = kick(0.25) @ drift(0.5) @ kick(0.5) @ drift(0.5) @ kick(0.25)
     assert defect(printed) > 0.1
     assert defect(symmetric) < 1e-15
+
+
+def test_verlets_matrix_on_a_quadratic():
+    """The block as the rule has it, in its own units, at beta = 1 and mu = 0: the largest entry of
+    RTRT - 1."""
+    problem = quadratic(10.0, 3)
+    R = torch.diag(torch.tensor([1.0] * 3 + [-1.0] * 3, dtype=torch.float64))
+    for name, low, high in (("verlet-ama", 0.84, 0.85), ("verlet-symmetric-ama", 0.0, 1e-15)):
+        rule = yf.rules[name]
+        values = {each: float(not each.startswith("mu")) for each in rule.coefficients}
+        T, _ = affine_map(problem, rule, 1.0, values)
+        assert low <= (R @ T @ R @ T - torch.eye(6)).abs().max() <= high
 
 
 @pytest.mark.parametrize("rule", ["nesterov-euler", "hamiltonian", "verlet-mam"])

@@ -54,6 +54,7 @@ def test_maps_of_the_heads(explore):
         assert len(shown) == len(values)
         numbers = [float(text.rsplit(": ", 1)[1].replace("−", "-")) for text in shown]
         assert numbers == pytest.approx(values, abs=0.01)
+        assert page.locator("#maps .below").count() == sum(value < 0 for value in values)
     bare = depths.one()
     bare["runs"][0]["maps"] = []
     assert "Nothing is known" in explore(bare).locator("#maps").inner_text()

@@ -12,7 +12,7 @@ const depthHeads = (page) => {
   const calls = (run, name) => (text(run).heads?.[name] || []).flatMap((values, index) =>
     (values ? [{ ...run.steps[index], values }] : []));
 
-  function map(run, found, { low, high }) {
+  function map(run, found, { low, high, signed = false }) {
     const heads = Math.max(...found.map(({ values }) => values.length));
     const wide = Math.max(8, Math.min(34, Math.floor(460 / found.length)));
     const tall = Math.max(10, Math.min(22, Math.floor(240 / heads)));
@@ -22,9 +22,10 @@ const depthHeads = (page) => {
     const each = Math.ceil(24 / wide), several = new Set(found.map(({ name }) => name)).size > 1;
     found.forEach(({ layer, label, name, values }, at) => {
       values.forEach((value, head) => {
-        const share = value === null ? 0 : high > low ? (value - low) / (high - low) : 0.5;
+        const share = value === null ? 0 : signed ? Math.abs(value) / high
+          : high > low ? (value - low) / (high - low) : 0.5;
         root.append(svg("rect", { x: LEFT + at * wide, y: head * tall, width: wide - 1,
-          height: tall - 1, class: value === null ? "unknown" : null,
+          height: tall - 1, class: value === null ? "unknown" : signed && value < 0 ? "below" : null,
           style: `--share: ${(100 * share).toFixed(1)}%` },
         svg("title", {}, `layer ${layer}${several ? `, ${label || name}` : ""}, head ${
           head + 1}: ${short(value)}`)));

@@ -18,15 +18,16 @@ const depthMaps = (page) => {
     const known = runs.flatMap((run) => run.maps || []).find(({ name }) => name === chosen);
     const values = finite(all.flat().flatMap((one) => one.values));
     const [low, high] = known.ends || [0, Math.max(...values, 0)];
+    const signed = low < 0; // then 0 is no colour, and each sign has its own
     $("map-view").replaceChildren(
       el("h3", {}, page.capital(title(chosen))),
       el("p", { class: "note" }, help(chosen)),
       el("div", { class: "scale" }, el("span", {}, short(low, 3)),
-        el("span", { class: "ramp" }), el("span", {}, short(high, 3))),
+        el("span", { class: signed ? "ramp signed" : "ramp" }), el("span", {}, short(high, 3))),
       el("div", { class: "pair" }, runs.map((run, i) => el("figure", { class: "column" },
         el("figcaption", {}, sample(run.style), run.label), all[i].length
           ? el("div", { class: "scroll", tabindex: 0, role: "region",
-            "aria-label": `Maps of ${run.label}` }, page.headMap(run, all[i], { low, high }))
+            "aria-label": `Maps of ${run.label}` }, page.headMap(run, all[i], { low, high, signed }))
           : Dom.empty("Nothing is known of its maps.")))));
   }
 

@@ -114,6 +114,8 @@ def test_rules_are_values():
     euler = yf.rules["gd-euler"]
     again = yf.Rule("gd-euler", "X  =  X+attn(X)+ mlp(X)", label="GD+Euler", note=euler.note)
     assert euler == again
-    assert euler != yf.Rule("gd-euler", "X = X + mlp(X) + attn(X)", label="GD+Euler", note=euler.note)
+    assert euler != yf.Rule(
+        "gd-euler", "X = X + mlp(X) + attn(X)", label="GD+Euler", note=euler.note
+    )
     with pytest.raises(AttributeError):
         yf.rules["gd-euler"].name = "other"

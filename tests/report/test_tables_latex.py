@@ -9,10 +9,15 @@ import unicodedata
 
 import pytest
 
+from tests.comparison.papers import papers_suite
 from tests.comparison.synthetic import arm, write_suite
 from tests.report.test_tables import HOSTILE
 from yuriiformer.comparison.outcomes import compare_arms
+from yuriiformer.comparison.paper import paper_presets
 from yuriiformer.methods.catalog import paper
+from yuriiformer.report.paper_slots import paper_slots
+from yuriiformer.report.paper_tables import paper_tables
+from yuriiformer.report.paper_text import artefact_latex
 from yuriiformer.report.tables_latex import escape, latex, latex_document, latex_sizes
 
 RULES = ["gd-euler", "gd-lie-trotter", "polyak-euler", "nesterov-lie-trotter"]
@@ -70,3 +75,20 @@ def test_every_character_compiles(compile_latex):
     lines = [escape("".join(points[i : i + 60])) + "\n" for i in range(0, len(points), 60)]
     kept = dict.fromkeys(line for line in lines if set(line) - set("? \n"))
     compile_latex(latex_document(["\n".join(kept)]))
+
+
+@pytest.mark.slow
+def test_the_papers_own_layouts_compile_and_fit(tmp_path, compile_latex):
+    """Of runs with one seed, as the paper has them, and with several."""
+    for seeds, spread in (((0,), 0.0), ((0, 1, 2), 0.004)):
+        slots = paper_slots(
+            [
+                papers_suite(
+                    tmp_path / f"{setting}-{len(seeds)}", setting, seeds=seeds, spread=spread
+                )
+                for setting in paper_presets()
+            ]
+        )
+        tables = [artefact_latex(each) for each in paper_tables(slots)]
+        log = compile_latex(latex_document(tables))
+        assert "Overfull" not in log, seeds

@@ -11,6 +11,7 @@ from yuriiformer.report.paper_layouts import Head, Item, PaperTable
 from yuriiformer.report.paper_tables import Artefact
 from yuriiformer.report.tables_latex import escape
 
+SEEDS = re.compile(r"±0(\.\d{3})")  # a loss's error over seeds: small, or tables are too wide
 CITED = f"Rules and layout: {SHORT}."
 PAPERS = "The paper's figures"
 DIFFERENCE = "These runs minus the paper's figures"
@@ -84,18 +85,20 @@ def _latex(table: PaperTable, caption: str, notes: Sequence[str], suffix: str = 
     star = "*" if table.wide else ""
     width = r"\textwidth" if table.wide else r"\columnwidth"
     words = escape(" ".join([caption, *notes, CITED]))
+    crowded = table.wide and any(SEEDS.search(item.text) for row in table.rows for item in row)
+    size, gap = ("scriptsize", 1) if crowded else ("small", 2)
     body = [" & ".join(_item(item) for item in row) + r" \\" for row in table.rows]
     lines = [
         rf"\begin{{table{star}}}[ht]",
         rf"  \caption{{{words}}}",
         rf"  \label{{{table.label}{suffix}}}",
-        r"  \begin{center}\begin{small}\begin{sc}",
-        r"  \setlength{\tabcolsep}{2pt}",
+        rf"  \begin{{center}}\begin{{{size}}}\begin{{sc}}",
+        rf"  \setlength{{\tabcolsep}}{{{gap}pt}}",
         rf"  \begin{{tabular*}}{{{width}}}{{@{{\extracolsep{{\fill}}}}{table.form}}}",
         *(f"    {line}" for line in [r"\toprule", *_heads(table), r"\midrule", *body]),
         r"    \bottomrule",
         r"  \end{tabular*}",
-        r"  \end{sc}\end{small}\end{center}",
+        rf"  \end{{sc}}\end{{{size}}}\end{{center}}",
         rf"\end{{table{star}}}",
     ]
     return "\n".join(lines) + "\n"
@@ -125,7 +128,7 @@ def _item(item: Item) -> str:
 
 def _label(text: str) -> str:
     """Text as the paper sets it."""
-    made = "--" if text == NONE else escape(text)
+    made = "--" if text == NONE else SEEDS.sub(r"{\\tiny±\1}", escape(text))
     for plain, set_so in (("±", r"$\pm$"), (r"LN\_v", r"LN$_v$"), ("k=", "$k$="), ("–", "--")):
         made = made.replace(plain, set_so)
     return made

@@ -59,8 +59,8 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
     for each in comparisons:
         prefix = f"{each.name}: " if each.name else ""
         asked = [each.study.question, hypothesis_sentence(each)] if each.study else []
-        asked.append(claims_sentence(each))
-        said += [prefix + text for text in (*asked, *headline(each)) if text]
+        told = (*asked, *headline(each), claims_sentence(each))
+        said += [prefix + text for text in told if text]
         remarks += [prefix + text for text in each.remarks]
         remarks += [text for text in result_table(each).footnotes if text not in remarks]
     page = {

@@ -220,7 +220,8 @@ def test_compiled_blocks_train_the_same(tmp_path, need_tool):
     need_tool("g++")
     losses = []
     for name in ("on", "off"):
-        flags = ("--compile", name, "--micro-batch", "3")  # the last micro-batch is smaller
+        # The last micro-batch is smaller.
+        flags = (*FLOAT32, "--compile", name, "--micro-batch", "3")
         assert run("--data", tales(), "--out", tmp_path / name, *FAST, *flags) == 0
         records = read_metrics(tmp_path / name / "metrics.jsonl")
         losses.append([record["loss"] for record in records[1:]])

@@ -20,6 +20,6 @@ def test_an_error_has_neither_frames_nor_rules(encoding):
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "yurii: Unrecognized options: circles Available subcommands: quadratic, particles; "
-        "for help, run yurii lab --help\n"
+        "yurii: Unrecognized options: circles Available subcommands: quadratic, "
+        "particles, order; for help, run yurii lab --help\n"
     )

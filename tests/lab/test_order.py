@@ -4,6 +4,7 @@ table of what was measured."""
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from yuriiformer.lab.order import fit_order, measure, order_results
 from yuriiformer.lab.problems import quadratic, smooth
 from yuriiformer.lab.theory import affine_map
 
-OPTIONS = OrderLab(blocks=(16, 32, 64, 128, 256, 512), drift_time=25.0)
+OPTIONS = OrderLab(blocks=(16, 32, 64, 128, 256), drift_time=25.0)
 PROBLEM = smooth()
 ROOT = Path(__file__).parent.parent.parent
 
@@ -51,14 +52,14 @@ def test_the_functions_parts_are_downhill():
     ],
 )
 def test_orders(rule, order):
-    assert found(rule)["order"] == pytest.approx(order, abs=0.08)
+    assert found(rule)["order"] == pytest.approx(order, abs=0.1)
 
 
 def test_explicit_euler_of_the_accelerated_flow():
     """Of somebody's own: x moves by the old velocity. Order 1, and neither of the rest."""
     rule = yf.Rule("euler", "W = V\nV = beta * V + gamma * (attn(X) + mlp(X))\nX = X + W")
     one = measure(rule, PROBLEM, OPTIONS)
-    assert one["order"] == pytest.approx(1, abs=0.08)
+    assert one["order"] == pytest.approx(1, abs=0.1)
     assert one["symplectic"] > 0.05
     assert one["reversible"] > 0.05
     assert one["drift"] is None or one["drift"] > 0.5  # it gains energy
@@ -80,8 +81,8 @@ def test_what_the_paper_says_of_verlet():
         printed = found(f"verlet-{letters}", damping=0.0, given={"mu": 0.0, "mu_half": 0.0})
         symmetric = found(f"verlet-symmetric-{letters}", damping=0.0)
         assert printed["calls"] == symmetric["calls"]
-        assert printed["order"] == pytest.approx(1, abs=0.08)
-        assert symmetric["order"] == pytest.approx(2, abs=0.08)
+        assert printed["order"] == pytest.approx(1, abs=0.1)
+        assert symmetric["order"] == pytest.approx(2, abs=0.1)
         assert printed["reversible"] > 0.05
         assert symmetric["reversible"] < 1e-14
         assert max(printed["symplectic"], symmetric["symplectic"]) < 1e-14
@@ -158,7 +159,7 @@ def test_nesterovs_own_schedule_is_the_flow_with_three_over_t():
     for t in (0.5, 1.0, 2.5):
         assert damping_of(schedule, t) == pytest.approx(3 / t, rel=1e-6)
     few = found("nesterov-classical", blocks=(8, 16, 32, 64))
-    assert few["order"] == pytest.approx(1, abs=0.08)
+    assert few["order"] == pytest.approx(1, abs=0.1)
 
 
 def test_what_does_not_follow_the_step_is_not_consistent():
@@ -172,8 +173,8 @@ def test_what_does_not_follow_the_step_is_not_consistent():
 
 
 def test_the_start_of_a_two_step_method_counts():
-    one = found("adams-bashforth")
-    assert one["order"] == pytest.approx(2, abs=0.08)
+    one = found("adams-bashforth", blocks=(64, 128, 256, 512))
+    assert one["order"] == pytest.approx(2, abs=0.1)
     assert one["cold_order"] == pytest.approx(1, abs=0.2)
     assert any("as in a model" in remark for remark in one["remarks"])
 
@@ -187,11 +188,30 @@ def test_an_order_needs_four_steps_above_rounding():
         ({"blocks": (8, 16, 32)}, "--blocks"),
         ({"blocks": (8, 16, 32, 0)}, "--blocks"),
         ({"damping": -1.0}, "--damping"),
+        ({"damping": math.nan}, "--damping"),
+        ({"damping": 1e9}, "--damping"),
+        ({"time": math.inf}, "--time"),
         ({"step": 0.0}, "--step"),
         ({"blocks": (8, 16, 32, 10**6)}, "blocks"),
     ):
         with pytest.raises(ConfigError, match=said):
             OrderLab(**wrong)
+
+
+def test_odd_rules_and_numbers_are_no_accident():
+    """Blocks that follow no flow, and coefficients that no float holds: None, and said."""
+    rules = [
+        yf.Rule("log", "V = log(V) + attn(X) + mlp(X)\nX = X + V"),
+        yf.Rule("sign", "X = 0.5 * X + attn(unit(X)) + sign(mlp(X))"),
+        yf.rules["verlet-ama"],
+    ]
+    options = OrderLab(blocks=(4, 8, 16, 32), drift_time=5.0, given={"mu_half": 1e300})
+    log, sign, verlet = order_results(rules, options)["rules"]
+    assert log["flow"] is log["order"] is None
+    assert "no flow" in log["remarks"][0]
+    assert sign["order"] < 0.5
+    assert verlet["order"] is verlet["reversible"] is None
+    json.dumps([log, sign, verlet], allow_nan=False)
 
 
 def test_the_table_has_every_rule_and_is_said():

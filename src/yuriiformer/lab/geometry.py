@@ -9,6 +9,7 @@ The first two are spectral norms of what should be zero, the largest over severa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any
@@ -114,4 +115,5 @@ def _minimum(problem: Problem) -> float:
 
 
 def _norm(matrix: Tensor) -> float:
-    return float(torch.linalg.matrix_norm(matrix, 2))
+    """Spectral; infinite if an entry is not finite."""
+    return float(torch.linalg.matrix_norm(matrix, 2)) if matrix.isfinite().all() else math.inf

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +19,7 @@ from yuriiformer.methods.rule import Rule
 
 FEWEST = 4  # step sizes to fit an order to
 MOST_BLOCKS = 20_000
+STIFF, LONG = 100.0, 1000.0  # beyond them the reference takes long
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class OrderLab:
             whole_number("--blocks", number, 1)
         if len(set(self.blocks)) < FEWEST:
             raise ConfigError(f"--blocks needs {FEWEST} different numbers or more to fit an order")
-        if self.damping < 0 or not math.isfinite(self.damping):
-            raise ConfigError(f"--damping must be a number from 0, not {self.damping:g}")
+        if not 0 <= self.damping <= STIFF:
+            raise ConfigError(f"--damping must be from 0 to {STIFF:g}, not {self.damping:g}")
         for name in ("time", "step", "drift_time"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
+            if not 0 < value <= LONG:
                 flag = name.replace("_", "-")
-                raise ConfigError(f"--{flag} must be a number above 0, not {value:g}")
+                raise ConfigError(f"--{flag} must be above 0 and at most {LONG:g}, not {value:g}")
         if max(*self.blocks, self.drift_time / self.step) > MOST_BLOCKS:
             raise ConfigError(
                 f"more than {MOST_BLOCKS:,} blocks: give fewer --blocks, a larger --step or a "

@@ -36,10 +36,19 @@ def order_results(chosen: Sequence[Rule], options: OrderLab) -> dict[str, Any]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a few numbers at a time: more threads only wait for each other
     try:
-        found = [measure(rule, problem, options, known) for rule in chosen]
+        found = [_finite(measure(rule, problem, options, known)) for rule in chosen]
     finally:
         torch.set_num_threads(threads)
     return {"problem": "order", "options": asdict(options), "rules": found}
+
+
+def _finite(value: Any) -> Any:
+    """For JSON: None where a number is not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def measure(
@@ -65,7 +74,7 @@ def measure(
         "weights": [short(weight) for weight in flow.weights],
         "dampings": short(flow.dampings),
         "steps": [short(options.time / n) for n in sorted(options.blocks)],
-        "errors": [short(error) if math.isfinite(error) else None for error in errors],
+        "errors": [short(error) for error in errors],
         "order": order,
         "cold_order": cold,
         **geometry,

@@ -304,6 +304,10 @@ def test_the_reproducing_page(tmp_path, monkeypatch, capsys):
         name for name in named if "openwebtext" in name or "downstream" in name or "-5-n" in name
     }
     assert set(named) - owt - {"claims.md"} <= made
+    run_commands(["yurii archive try kept", "yurii report kept --paper --formats png"])
+    for name in ("index.md", "tables.tex", "table-2-tinystories.md"):  # the same without the runs
+        one, two = (Path(folder, "report", "paper", name).read_text() for folder in ("try", "kept"))
+        assert one == two
 
 
 def test_the_study_on_the_comparing_page(tmp_path):

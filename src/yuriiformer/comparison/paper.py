@@ -106,6 +106,11 @@ def task_references() -> dict[str, dict[str, float]]:
     return found
 
 
+def paper_methods(shown: str) -> list[str]:
+    """The rules that a table or figure of the paper shows, in its order."""
+    return list(_data()["methods"][shown])
+
+
 def paper_training(setting: str) -> list[str]:
     """A column of the paper's Table 1."""
     return [str(text) for text in _data()["training"][setting]]

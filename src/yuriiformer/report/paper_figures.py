@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from yuriiformer.comparison.outcomes import Arm, Comparison
-from yuriiformer.comparison.paper import minimum_step
+from yuriiformer.comparison.paper import minimum_step, paper_methods
 from yuriiformer.comparison.paper_match import is_papers_arm
 from yuriiformer.display.curves import Floats, smooth
 from yuriiformer.display.figures import (
@@ -36,8 +36,8 @@ from yuriiformer.report.paper_layouts import SIX
 from yuriiformer.report.paper_slots import Slots
 from yuriiformer.report.paper_tables import MEDIUM, SMALL, TINY
 
-FOUR = ("gd-euler", "gd-lie-trotter", "nesterov-euler", "nesterov-lie-trotter")
-MOMENTUM = ("polyak-euler", "nesterov-euler", "polyak-lie-trotter", "nesterov-lie-trotter")
+FOUR, MOMENTUM = map(paper_methods, ("openwebtext_curves", "momentum_curves"))
+SPLITTINGS, POLYAK = map(paper_methods, ("splitting_blocks", "polyak_block"))
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def paper_pictures(slots: Slots, *, chosen: bool = False, sigma: float = 0.0) ->
             "Figure 1",
             "YuriiFormer with pre-LayerNorm: Euler discretization (left) and Lie–Trotter splitting "
             "(right), with the velocity LayerNorm LN_v after each velocity update.",
-            draw_together([lay_out(paper[n]) for n in ("nesterov-euler", "nesterov-lie-trotter")]),
+            draw_together([lay_out(paper[name]) for name in SPLITTINGS]),
         ),
         _tinystories(slots, chosen),
         _sizes(slots, chosen),
@@ -104,7 +104,7 @@ def paper_pictures(slots: Slots, *, chosen: bool = False, sigma: float = 0.0) ->
             "Figure 4",
             "Polyak variant of YuriiFormer with Lie–Trotter splitting (no lookahead), with the "
             "velocity LayerNorm LN_v after each velocity update.",
-            draw_together([lay_out(paper["polyak-lie-trotter"])]),
+            draw_together([lay_out(paper[name]) for name in POLYAK]),
         ),
         _momentum(slots, chosen, sigma),
     ]

@@ -9,20 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from yuriiformer.comparison.paper import MARK
+from yuriiformer.comparison.paper import MARK, paper_methods
 from yuriiformer.config import TrainConfig
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.methods.catalog import paper
 from yuriiformer.report.cells import NONE
 from yuriiformer.report.paper_slots import short_number
 
-SIX = """gd-euler polyak-euler nesterov-euler gd-lie-trotter polyak-lie-trotter
-    nesterov-lie-trotter""".split()
-STANDARD = """gd-euler gd-lie-trotter nesterov-euler nesterov-lie-trotter polyak-euler
-    polyak-lie-trotter hamiltonian imex1-mlp-attn imex1-attn-mlp imex1-ln-mlp-attn
-    imex1-ln-attn-mlp""".split()
-OTHERS = """verlet-mam verlet-ama imex2-mlp-attn imex2-attn-mlp imex2-ln-mlp-attn
-    imex2-ln-attn-mlp""".split()
+SIX, STANDARD, OTHERS = map(paper_methods, ("six", "standard", "others"))
 LOSSES, BOTH = ("best", "final", "train"), ("best", "final")
 UNCLEAR = (
     f"{MARK} The paper does not say which order of the oracles its letters AMA and MAM mean for "

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from results import make_pages as pages
+from results.tables import rates
 from yuriiformer.comparison.archive import is_archive, read_archive
 from yuriiformer.comparison.study import grown, read_study
 
@@ -35,6 +36,29 @@ def test_a_changed_number_is_noticed(name):
 
 def test_every_table_has_a_page():
     assert {name for names in pages.PAGES.values() for name in names} == set(pages.TABLES)
+
+
+FAMILIES = (
+    "gd-lie-trotter",
+    "gd-table",
+    "nesterov-lie-trotter",
+    "polyak-lie-trotter",
+    "imex1-ln-mlp-attn",
+    "gd-lie-trotter, 8 layers",
+)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_screening_has_the_best_rates_and_none_at_an_edge(family):
+    assert rates.edges(family) == []
+    best = rates.best(family).settings
+    study = read_study(ROOT / "results" / "tinystories-cpu" / "screening.toml")
+    [arm] = [arm for arm in study.definition()["arms"] if arm["label"] == family]
+    assert {name: arm["settings"][name] for name in ("muon_lr", "adamw_lr", "warmup")} == {
+        "muon_lr": best["muon_lr"],
+        "adamw_lr": best["adamw_lr"],
+        "warmup": best.get("warmup", 50),  # the preset's tenth of the steps
+    }
 
 
 @pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.name)

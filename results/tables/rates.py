@@ -97,10 +97,12 @@ def rates_table() -> str:
 
 
 def best_table() -> str:
-    """A row for each family: the lowest loss among its trials."""
+    """A row for each family whose rates were searched: the lowest loss among its trials."""
     rows = []
     for family in families():
         tried = sum(each.family == family for each in trials())
+        if tried == 1:
+            continue
         name, comma, rest = family.partition(",")
         rows.append(
             [

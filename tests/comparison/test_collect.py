@@ -159,3 +159,23 @@ def test_a_suite_keeps_its_threads_and_extends(tmp_path):
     assert first[0] in SuiteFolder(tmp_path).runs()
     with pytest.raises(RunError, match="other data"):
         SuiteFolder(tmp_path).extend(replace(request, data={"train_sha256": "1"}), "x")
+
+
+def test_kept_apart_one_preset_may_be_run_on_several_data(tmp_path):
+    """Suites, and single runs: without ``apart`` it is an error, with it a comparison for each."""
+    for name, data in (("one", "stories"), ("two", "pages"), ("three", "stories")):
+        for run in suite(tmp_path / name, ("plain", GD), (name, NESTEROV), seeds=(0,)):
+            rule = GD if run.label == "plain" else NESTEROV
+            put(run.folder.path, rule, final=1.0, data=data)
+    for name, data in (("alone", "stories"), ("other", "pages")):
+        put(tmp_path / name, OWN, data=data)
+    folders = [tmp_path / name for name in ("one", "two", "three", "alone", "other")]
+    with pytest.raises(RunError, match="trained on different data"):
+        collect(folders)
+    found = collect(folders, apart=True)
+    assert {each.name: [arm.label for arm in each.arms] for each in found} == {
+        "tinystories-small": ["plain", "one", "three"],
+        "tinystories-small, two": ["plain", "two"],
+        "runs": ["PRK-Verlet (AMA)"],
+        "runs, single runs": ["PRK-Verlet (AMA)"],
+    }

@@ -14,6 +14,7 @@ from yuriiformer.comparison.folder import Request, SuiteFolder
 from yuriiformer.errors import RunError
 from yuriiformer.methods.references import get_rule
 
+INIT = {"path": "x", "model": {"sha256": ""}, "rule": {}}
 GD, NESTEROV, OWN = "gd-lie-trotter", "nesterov-lie-trotter", "verlet-ama"
 
 
@@ -179,3 +180,19 @@ def test_kept_apart_one_preset_may_be_run_on_several_data(tmp_path):
         "runs": ["PRK-Verlet (AMA)"],
         "runs, single runs": ["PRK-Verlet (AMA)"],
     }
+
+
+def test_a_run_from_a_trained_model_is_no_seed_of_the_others(tmp_path):
+    """Nor is it the same run as the one with its configuration and its seed."""
+    for name, seed in (("plain", 0), ("tuned", 0), ("more", 1)):
+        put(tmp_path / name, seed=seed)
+    for name in ("tuned", "more"):
+        file = tmp_path / name / "config.json"
+        saved = {**json.loads(file.read_text()), "init": INIT}
+        file.write_text(json.dumps(saved))
+    (comparison,) = collect([tmp_path])
+    assert {arm.label: [run.folder.name for run in arm.runs] for arm in comparison.arms} == {
+        "GD+Lie–Trotter": ["plain"],
+        "GD+Lie–Trotter, from a trained model": ["tuned", "more"],
+    }
+    assert not any("Left out" in remark for remark in comparison.remarks)

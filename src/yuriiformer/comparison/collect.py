@@ -22,6 +22,7 @@ from yuriiformer.runs.run import Run, read_run
 
 DEPTH = 4  # folders below the one that is named
 NAMED = 5  # of what is left out
+BEGUN = "from a trained model"
 IDENTITY = ("train_sha256", "val_sha256", "train_tokens", "val_tokens", "tokenizer")
 
 
@@ -198,6 +199,8 @@ def _loose(runs: Sequence[Run]) -> Found:
         first = same[0]
         alike = [each[0] for each in kinds.values() if each[0].rule.name == first.rule.name]
         words = [f"{name}={numbers_of(first.config).get(name)}" for name in _varied(alike)]
+        if len({bool(each.saved.get("init")) for each in alike}) > 1 and first.saved.get("init"):
+            words.append(BEGUN)
         label = ", ".join([first.rule.label, *words])
         for run in same:
             group.add(label, slug(",".join([first.rule.name, *words])), run)
@@ -212,8 +215,10 @@ def _varied(runs: Sequence[Run]) -> list[str]:
 
 
 def experiment(run: Run) -> str:
-    """A hash of what all runs of one arm have in common."""
-    return sha256_of_json({"rule": run.rule.to_dict(), **numbers_of(run.config)})
+    """A hash of what all runs of one arm have in common. Random weights and a trained model's (of
+    each seed its own, perhaps) are two experiments."""
+    begun = {"begun": BEGUN} if run.saved.get("init") else {}
+    return sha256_of_json({"rule": run.rule.to_dict(), **numbers_of(run.config), **begun})
 
 
 def _check_comparable(runs: Sequence[Run]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 import yuriiformer as yf
+from tests.comparison.synthetic import DATA
 from tests.evaluation.items import made_up
 from tests.training.corpora import tales as tales_bpe
 from tests.training.runs import small, tales
@@ -18,7 +20,11 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.evaluation import evaluate as measuring
 from yuriiformer.evaluation.evaluate import tasks_text
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
+from yuriiformer.methods.references import get_rule
+from yuriiformer.training.presets import preset
 from yuriiformer.training.session import train
+
+NESTEROV = "nesterov-lie-trotter"
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +171,22 @@ def test_missing_local_files(run, tmp_path):
     (data / "arc_easy" / "ARC-Easy-test.jsonl").unlink()
     assert "ARC-Easy-test.jsonl is missing" in fails(*words, data)
     assert not (run / "evaluation" / "hellaswag@10-best.json").exists()  # said before any work
+
+
+def test_the_papers_figures_only_beside_its_own_models():
+    """Its rule unvaried, its setting, its data, the best checkpoint, random initial weights."""
+    data = {**DATA["openwebtext"], "tokenizer": "gpt2"}
+    config = preset("openwebtext-small", NESTEROV)
+
+    def figures(rule=NESTEROV, checkpoint="best", config=config, **saved):
+        saved = {"config": config.to_dict(), "data": data, **saved}
+        loaded = SimpleNamespace(saved=saved, rule=get_rule(rule))
+        return evaluate._figures(SimpleNamespace(loaded=loaded, about={"checkpoint": checkpoint}))
+
+    assert figures() == paper_downstream("openwebtext-small", NESTEROV)
+    assert not figures(rule=f"{NESTEROV}+V=zero")
+    assert not figures(checkpoint="final")
+    assert not figures(config=config.with_(n_layer=11))
+    assert not figures(data={**data, "source": "tales"})
+    assert not figures(data={**data, "train_tokens": 1000})
+    assert not figures(init={"path": "x"})

@@ -14,6 +14,7 @@ from yuriiformer.comparison.folder import Request, SuiteFolder
 from yuriiformer.errors import RunError
 from yuriiformer.methods.references import get_rule
 
+INIT = {"path": "x", "model": {"sha256": ""}, "rule": {}}
 GD, NESTEROV, OWN = "gd-lie-trotter", "nesterov-lie-trotter", "verlet-ama"
 
 
@@ -159,3 +160,39 @@ def test_a_suite_keeps_its_threads_and_extends(tmp_path):
     assert first[0] in SuiteFolder(tmp_path).runs()
     with pytest.raises(RunError, match="other data"):
         SuiteFolder(tmp_path).extend(replace(request, data={"train_sha256": "1"}), "x")
+
+
+def test_kept_apart_one_preset_may_be_run_on_several_data(tmp_path):
+    """Suites, and single runs: without ``apart`` it is an error, with it a comparison for each."""
+    for name, data in (("one", "stories"), ("two", "pages"), ("three", "stories")):
+        for run in suite(tmp_path / name, ("plain", GD), (name, NESTEROV), seeds=(0,)):
+            rule = GD if run.label == "plain" else NESTEROV
+            put(run.folder.path, rule, final=1.0, data=data)
+    for name, data in (("alone", "stories"), ("other", "pages")):
+        put(tmp_path / name, OWN, data=data)
+    folders = [tmp_path / name for name in ("one", "two", "three", "alone", "other")]
+    with pytest.raises(RunError, match="trained on different data"):
+        collect(folders)
+    found = collect(folders, apart=True)
+    assert {each.name: [arm.label for arm in each.arms] for each in found} == {
+        "tinystories-small": ["plain", "one", "three"],
+        "tinystories-small, two": ["plain", "two"],
+        "runs": ["PRK-Verlet (AMA)"],
+        "runs, single runs": ["PRK-Verlet (AMA)"],
+    }
+
+
+def test_a_run_from_a_trained_model_is_no_seed_of_the_others(tmp_path):
+    """Nor is it the same run as the one with its configuration and its seed."""
+    for name, seed in (("plain", 0), ("tuned", 0), ("more", 1)):
+        put(tmp_path / name, seed=seed)
+    for name in ("tuned", "more"):
+        file = tmp_path / name / "config.json"
+        saved = {**json.loads(file.read_text()), "init": INIT}
+        file.write_text(json.dumps(saved))
+    (comparison,) = collect([tmp_path])
+    assert {arm.label: [run.folder.name for run in arm.runs] for arm in comparison.arms} == {
+        "GD+Lie–Trotter": ["plain"],
+        "GD+Lie–Trotter, from a trained model": ["tuned", "more"],
+    }
+    assert not any("Left out" in remark for remark in comparison.remarks)

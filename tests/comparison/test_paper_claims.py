@@ -4,7 +4,9 @@ not, and undecided where runs are missing."""
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ from yuriiformer.report.payload import Extras, payload
 from yuriiformer.report.tables import json_text, markdown
 
 ODD = ("tinystories-small", "nesterov-euler", "polyak-euler")  # the paper's own table says no
+SENTENCES = Path(__file__).parents[1] / "fixtures" / "paper_sentences.toml"
 SEEDS, SPREAD = (0, 1, 2), 1e-4
 
 
@@ -54,6 +57,17 @@ def test_the_table():
         assert claim.direction in ("lower", "higher")
         assert claim.metric == "best" or claim.metric in PAPER_TASKS
     assert {c.setting for c in claims} == set(paper_presets())
+
+
+def test_the_words_stand_where_they_are_said_to_stand():
+    """Every part of a quotation is in one of its places, and every place has a part."""
+    sentences = tomllib.loads(SENTENCES.read_text(encoding="utf-8"))
+    for claim in paper_claims():
+        parts = claim.says.split(" … ")
+        places = [place for place in claim.where.split(", ") if not place.startswith("Table")]
+        held = {place: {part for part in parts if part in sentences[place]} for place in places}
+        assert set().union(*held.values()) == set(parts), claim
+        assert all(held.values()), claim
 
 
 def test_what_the_papers_own_numbers_say():

@@ -112,6 +112,19 @@ def test_a_run_from_a_trained_model(tmp_path):
     assert "began from a trained model" in remarks(other)
 
 
+def test_an_arm_from_a_trained_model_beside_others(tmp_path):
+    """Its row stays empty, although rule and configuration are the paper's."""
+    comparison = papers_suite(tmp_path, SMALL, SIX[:2])
+    plain, other = comparison.arms
+    saved = {**other.first.saved, "init": {"path": "x", "model": {"sha256": ""}, "rule": {}}}
+    other = replace(other, runs=[replace(other.first, saved=saved)])
+    mixed = compare_arms([plain, other], preset=SMALL)
+    rows = {row.arm_slug: row.cells for row in result_table(mixed).rows}
+    assert rows[other.slug]["paper_final"].empty
+    assert not rows[plain.slug]["paper_final"].empty
+    assert {v.verdict for v in mixed.claims} == {"undecided"}
+
+
 @pytest.mark.parametrize(
     "rule",
     ["nesterov-lie-trotter+V=zero", "nesterov-lie-trotter+fixed", "nesterov-lie-trotter+mu=0.5"],
@@ -172,6 +185,7 @@ def test_runs_on_other_data_stand_for_nothing(tmp_path):
     assert slots.filled == {}
     assert "stand for no setting of the paper (source of the data: tales)" in slots.left[0]
     assert not any(each.ours for each in paper_tables(slots))
+    assert all("No runs of" in each.remarks[0] for each in paper_tables(slots))
 
 
 @pytest.mark.parametrize("change", [{"limit": 100, "items": 100}, {"checkpoint": "final"}])

@@ -158,7 +158,7 @@ def order(
     figures: bool = True,
     formats: tuple[Format, ...] = FORMATS,
 ) -> None:
-    """Rules as integrators of the accelerated flow: order, reversibility, symplecticity, energy.
+    """Rules as integrators of a flow: order, reversibility, symplecticity, energy.
 
     Args:
         rules: which rules.

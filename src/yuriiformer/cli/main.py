@@ -27,7 +27,7 @@ COMMANDS = {
     "export": "a run as a Hugging Face model",
     "import": "a GPT-2 of Hugging Face or nanoGPT as a model of this package",
     "trace": "look inside a model: its streams, oracles and predictions through depth, as a page",
-    "lab": "the rules on plain optimisation: quadratics and particles, rates against theory",
+    "lab": "the rules on plain optimisation: rates on quadratics, particles, orders as integrators",
     "plan": "what a run costs before it starts: memory, work, hours, disk, on any device",
     "presets": "list the ready-made configurations with their values",
     "rules": "list the update rules, show one's equations, draw its block",

@@ -22,6 +22,7 @@ from yuriiformer.runs.run import Run, read_run
 
 DEPTH = 4  # folders below the one that is named
 NAMED = 5  # of what is left out
+BEGUN = "from a trained model"
 IDENTITY = ("train_sha256", "val_sha256", "train_tokens", "val_tokens", "tokenizer")
 
 
@@ -71,21 +72,24 @@ def collect(
         if path.resolve() in seen:
             left_out.append(f"{path} (named twice)")
         elif isinstance(place, SuiteRecord):
-            _add_suite(groups, place)
+            _add_suite(groups, place, apart)
         else:
             loose[path.resolve()] = read_run(path)
         seen.add(path.resolve())
     in_suites = {run.folder.resolve() for group in groups.values() for run in group.runs}
     left_out += [f"{loose[path].folder} (named twice)" for path in loose if path in in_suites]
     alone = [run for path, run in loose.items() if path not in in_suites]
-    for setting in dict.fromkeys(paper_preset(run.config) if apart else None for run in alone):
-        some = [run for run in alone if not apart or paper_preset(run.config) == setting]
-        groups[f"{setting}, single runs" if setting in groups else setting] = _loose(some)
+    parts: dict[Any, list[Run]] = {}
+    for run in alone:
+        setting = paper_preset(run.config) if apart else None
+        parts.setdefault((setting, _data(run) if apart else None), []).append(run)
+    for (setting, _), some in parts.items():
+        groups[_free(groups, setting, "single runs")] = _loose(some)
     full = [(name, group) for name, group in groups.items() if group.arms]
     if not full:
         raise RunError(f"no run has begun in {', '.join(map(str, folders))}")
-    parts = [group.runs for _, group in full]
-    for runs in parts if apart else [[run for part in parts for run in part]]:
+    compared = [group.runs for _, group in full]
+    for runs in compared if apart else [[run for part in compared for run in part]]:
         _check_comparable(runs)
     left_out += [text for _, group in full for text in group.left_out]
     full[0][1].remarks += _left_out_text(left_out)
@@ -142,9 +146,32 @@ def _is_model(folder: Path) -> bool:
     return "model_type" in read_json(RunFolder(folder).config_file)
 
 
-def _add_suite(groups: dict[str | None, Found], suite: SuiteRecord) -> None:
+def _data(run: Run) -> tuple[Any, ...]:
+    """What says that two runs have the same data."""
+    return tuple(run.saved["data"].get(key) for key in IDENTITY)
+
+
+def _free(groups: dict[str | None, Found], name: str | None, words: str) -> str | None:
+    """A name that no group has yet: the preset's, or with words after it."""
+    if name not in groups:
+        return name
+    names = [f"{name or 'runs'}, {words}", *(f"{name}, {words} {n}" for n in range(2, 999))]
+    return next(each for each in names if each not in groups)
+
+
+def _group_of(groups: dict[str | None, Found], suite: SuiteRecord, apart: bool) -> Found:
+    """That of the suite's preset; kept apart, a group for each data that the preset is run on."""
     preset = suite.definition["preset"]
-    group = groups.setdefault(preset, Found(preset))
+    own = [_data(each.run) for each in suite.entries if each.run is not None]
+    for group in groups.values():
+        same = not (apart and own and group.runs) or _data(group.runs[0]) == own[0]
+        if group.preset == preset and same:
+            return group
+    return groups.setdefault(_free(groups, preset, suite.folder.resolve().name), Found(preset))
+
+
+def _add_suite(groups: dict[str | None, Found], suite: SuiteRecord, apart: bool) -> None:
+    group = _group_of(groups, suite, apart)
     group.baseline = group.baseline or suite.definition.get("baseline")
     if suite.study is not None:
         if group.study is not None and group.study != suite.study:
@@ -172,6 +199,8 @@ def _loose(runs: Sequence[Run]) -> Found:
         first = same[0]
         alike = [each[0] for each in kinds.values() if each[0].rule.name == first.rule.name]
         words = [f"{name}={numbers_of(first.config).get(name)}" for name in _varied(alike)]
+        if len({bool(each.saved.get("init")) for each in alike}) > 1 and first.saved.get("init"):
+            words.append(BEGUN)
         label = ", ".join([first.rule.label, *words])
         for run in same:
             group.add(label, slug(",".join([first.rule.name, *words])), run)
@@ -186,8 +215,10 @@ def _varied(runs: Sequence[Run]) -> list[str]:
 
 
 def experiment(run: Run) -> str:
-    """A hash of what all runs of one arm have in common."""
-    return sha256_of_json({"rule": run.rule.to_dict(), **numbers_of(run.config)})
+    """A hash of what all runs of one arm have in common. Random weights and a trained model's (of
+    each seed its own, perhaps) are two experiments."""
+    begun = {"begun": BEGUN} if run.saved.get("init") else {}
+    return sha256_of_json({"rule": run.rule.to_dict(), **numbers_of(run.config), **begun})
 
 
 def _check_comparable(runs: Sequence[Run]) -> None:

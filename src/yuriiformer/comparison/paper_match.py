@@ -49,6 +49,7 @@ def match_remark(setting: str | None, saved: Mapping[str, Any]) -> str:
 
 
 def is_papers_arm(arm: Arm) -> bool:
-    """Whether an arm is one of the paper's: its rule unvaried, and no other setting than the
-    baseline's but the machine's."""
-    return is_papers(arm.rule) and set(arm.differs) <= MACHINE
+    """Whether an arm is one of the paper's: its rule unvaried, no other setting than the baseline's
+    but the machine's, and every run begun from random weights."""
+    begun = not any(run.saved.get("init") for run in arm.runs)
+    return is_papers(arm.rule) and set(arm.differs) <= MACHINE and begun

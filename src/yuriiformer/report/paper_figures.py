@@ -178,11 +178,11 @@ def _smoothed(treatment: Treatment, sigma: float) -> Treatment:
 
 
 def _at(treatment: Treatment, steps: int) -> str:
-    return f"{treatment.cut * steps / treatment.steps:g}"
+    return f"{round(treatment.cut * steps / treatment.steps, 2):g}"
 
 
 def _sigma(treatment: Treatment, steps: int) -> str:
-    return f"{treatment.sigma * steps / treatment.steps:g}"
+    return f"{round(treatment.sigma * steps / treatment.steps, 2):g}"
 
 
 def _draw(panels: Sequence[Panel], rules: Sequence[str], chosen: bool) -> Figure:

@@ -72,7 +72,7 @@ def _training(slots: Slots) -> Artefact:
         "Table 1",
         training_table(ours) if ours else None,
         training_table(theirs) if theirs else None,
-        slots.remarks(*slots.filled),
+        slots.remarks(*(slots.filled or (TINY, SMALL, MEDIUM))),
     )
 
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import yuriiformer as yf
@@ -83,6 +83,8 @@ def test_tokens(pairs):
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), min_size=1, max_size=4)
 )
 def test_tokens_of_any_text(pairs, texts):
+    # The marker's characters are text here and the marker itself in transformers (see `agree`).
+    assume(not any(END_OF_TEXT in text for text in texts))
     agree(pairs, texts)
 
 

@@ -292,3 +292,6 @@ def test_arms_and_smoothing_that_cannot_be(runs, tmp_path, capsys):
     code, _, error = report(capsys, *words, "--smooth", "-1")
     assert code == 2
     assert "--smooth must be a number of steps from 0 on" in error
+    code, _, error = report(capsys, *words, "--smooth", "200")
+    assert code == 2
+    assert "--smooth is for a figure of the paper: give --paper too" in error

@@ -76,6 +76,8 @@ def run(arguments: list[str]) -> int:
         raise ConfigError("a folder is needed: a suite, an archive, a run, or one that holds some")
     if not 0 <= flags.smooth < 1e9:
         raise ConfigError(f"--smooth must be a number of steps from 0 on, not {flags.smooth:g}")
+    if flags.smooth and not flags.paper:
+        raise ConfigError("--smooth is for a figure of the paper: give --paper too")
     comparisons = collect(flags.folders, flags.baseline, apart=flags.paper)
     drawn = only_arms(comparisons, flags.arms)
     out = flags.out or flags.folders[0] / "report"

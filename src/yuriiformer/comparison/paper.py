@@ -106,6 +106,16 @@ def task_references() -> dict[str, dict[str, float]]:
     return found
 
 
+def unclear_label(rule_name: str) -> tuple[str, str] | None:
+    """The family and the letters of a rule whose label the paper leaves unclear, if it is one; the
+    first letter is taken to be the explicit step, as in the first of a family's rules."""
+    for part in _data().values():
+        for family in part.get("unclear", ()) if isinstance(part, dict) else ():
+            if rule_name in family["rules"]:
+                return family["family"], ("AMA", "MAM")[family["rules"].index(rule_name)]
+    return None
+
+
 def paper_methods(shown: str) -> list[str]:
     """The rules that a table or figure of the paper shows, in its order."""
     return list(_data()["methods"][shown])

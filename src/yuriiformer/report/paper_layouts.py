@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from yuriiformer.comparison.paper import MARK, paper_methods
+from yuriiformer.comparison.paper import MARK, paper_methods, unclear_label
 from yuriiformer.config import TrainConfig
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.methods.catalog import paper
@@ -68,12 +68,8 @@ class PaperTable:
 
 def label_of(name: str) -> str:
     """A rule's name in the paper's tables; IMEX rows have the mark of the unclear label."""
-    if not name.startswith("imex"):
-        return paper[name].label
-    kind, *more = name.removeprefix("imex").split("-")
-    norm = "+LN_v" if more[0] == "ln" else ""
-    letters = "AMA" if more[-2:] == ["attn", "mlp"] else "MAM"
-    return f"IMEX{norm} k={kind} ({letters}){MARK}"
+    unclear = unclear_label(name)
+    return paper[name].label if unclear is None else "{} ({}){}".format(*unclear, MARK)
 
 
 def lowest(column: Sequence[Value]) -> list[bool]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from yuriiformer.comparison.outcomes import Comparison
 from yuriiformer.comparison.paper import (
-    MARK,
     loss_references,
     paper_downstream,
     paper_figure,
     paper_training,
     task_references,
+    unclear_label,
 )
 from yuriiformer.comparison.paper_match import is_papers_arm
 from yuriiformer.comparison.statistics import Summary, summary
@@ -24,7 +24,6 @@ from yuriiformer.report.paper_layouts import (
     Values,
     comprehensive_table,
     downstream_table,
-    label_of,
     openwebtext_table,
     tinystories_table,
     training_column,
@@ -159,8 +158,8 @@ def paper_losses(setting: str) -> Values:
         known = () if figure is None else figure.values(metric)
         if figure is None or not known:
             return MISSING
-        letters = label_of(rule)[-4 - len(MARK) : -1 - len(MARK)]
-        number = known[figure.labels.index(letters)] if figure.unclear else known[0]
+        unclear = unclear_label(rule)
+        number = known[0] if unclear is None else known[figure.labels.index(unclear[1])]
         return Value(f"{number:.3f}", number)
 
     return value

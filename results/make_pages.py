@@ -17,7 +17,7 @@ from pathlib import Path
 
 from results.tables.archives import STUDY
 from results.tables.rates import best_table, rates_table
-from results.tables.screening import readings_table, screening_table
+from results.tables.screening import has_the_papers_rules, readings_table, screening_table
 from results.tables.upcycling import upcycling_table
 from yuriiformer.comparison.archive import is_archive
 
@@ -29,8 +29,11 @@ TUNING = ROOT / "docs" / "finetuning.md"
 TABLES: dict[str, Callable[[], str]] = {"rates": rates_table, "best of the rates": best_table}
 PAGES: dict[Path, tuple[str, ...]] = {PAGE: ("rates",), README: ("best of the rates",)}
 if is_archive(STUDY / "screening"):
-    TABLES |= {"screening": screening_table, "readings": readings_table}
-    PAGES[PAGE] = ("rates", "screening", "readings")
+    TABLES |= {"screening": screening_table}
+    PAGES[PAGE] += ("screening",)
+    if has_the_papers_rules():
+        TABLES |= {"readings": readings_table}
+        PAGES[PAGE] += ("readings",)
 if is_archive(STUDY / "upcycling"):
     TABLES |= {"upcycling": upcycling_table}
     PAGES[TUNING] = ("upcycling",)

@@ -39,6 +39,12 @@ def screening_table() -> str:
     return markdown(heads, rows)
 
 
+def has_the_papers_rules() -> bool:
+    """Whether each of the paper's rules has a finished run."""
+    found = losses("screening")
+    return all(found.get(name) for name in paper)
+
+
 READINGS = {"first letter = first oracle": ("AMA", "MAM"), "letters = calls": ("MAM", "AMA")}
 DRAWS = 10_000
 

@@ -227,8 +227,8 @@ _BEFORE_SPACE = re.compile(r"\S(?=[ \n])")
 
 
 def pieces(document: str) -> Iterator[str]:
-    """A document in pieces, cut in front of white space. No word of a byte-level BPE goes on there,
-    so the tokens are those of the whole document."""
+    """A document in pieces, cut in front of white space. No token of a byte-level BPE spans such a
+    place, so the tokens are those of the whole document."""
     start = 0
     while len(document) - start > PIECE:
         match = _BEFORE_SPACE.search(document, start + PIECE)

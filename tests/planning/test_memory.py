@@ -215,4 +215,4 @@ def test_no_machine_holds_what_is_planned():
     """The paper's medium model at a micro-batch beyond this machine: no memory is taken."""
     given = yf.preset("openwebtext-medium", "nesterov-lie-trotter")
     given = replace(given, machine=replace(given.machine, micro_batch=480))
-    assert Estimate(given, torch.bfloat16).at(480).peak > 500e9
+    assert Estimate(given, torch.bfloat16).at(480).peak > 400e9

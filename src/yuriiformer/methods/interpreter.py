@@ -15,7 +15,7 @@ from torch import Tensor
 
 from yuriiformer.errors import InputError
 from yuriiformer.methods.parse import ELEMENTWISE
-from yuriiformer.methods.passes import Program, Step
+from yuriiformer.methods.passes import Program, Segment, Step
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
 from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number
@@ -25,6 +25,10 @@ Norm = Callable[[Tensor], Tensor]
 Value = Tensor | float
 Observer = Callable[[Step, Tensor, Tensor | None], None]
 """Called after every step with the step, its value and, for an oracle call, its argument."""
+
+SegmentRunner = Callable[
+    [Segment, dict[str, Value], Sequence[Norm], Observer | None], Tensor | None
+]
 
 LAYER_NORM_EPS = 1e-5
 
@@ -46,25 +50,42 @@ def run_program(
     coefficients: Mapping[str, Value],
     norms: Sequence[Norm],
     observer: Observer | None = None,
+    each: SegmentRunner | None = None,
 ) -> dict[str, Tensor]:
     """One block: streams in, the streams that the program gives out.
 
-    ``norms[i]`` is the LN_v of the i-th ``norm`` call; sharing one is repeating it.
+    ``norms[i]`` is the LN_v of the i-th ``norm`` call; sharing one is repeating it. ``each`` runs a
+    segment, if not `run_segment`.
     """
+    each = each or run_segment
     values: dict[str, Value] = {**coefficients, **streams}
     for segment in program.segments:
-        for step in segment.assigns:
-            values[step.target] = result = evaluate(step.value, values, norms)
-            if observer is not None and isinstance(result, Tensor):
-                observer(step, result, None)
+        argument = each(segment, values, norms, observer)
         if segment.query is not None:
             query = segment.query
-            argument = evaluate(query.argument, values, norms)
-            assert isinstance(argument, Tensor)
+            assert argument is not None
             values[query.target] = answer = oracles[query.oracle](argument, query.call)
             if observer is not None:
                 observer(query, answer, argument)
     return {name: values[name] for name in program.outputs}  # type: ignore[misc]
+
+
+def run_segment(
+    segment: Segment,
+    values: dict[str, Value],
+    norms: Sequence[Norm],
+    observer: Observer | None = None,
+) -> Tensor | None:
+    """Adds the segment's values to those that are there; the argument of its oracle call."""
+    for step in segment.assigns:
+        values[step.target] = result = evaluate(step.value, values, norms)
+        if observer is not None and isinstance(result, Tensor):
+            observer(step, result, None)
+    if segment.query is None:
+        return None
+    argument = evaluate(segment.query.argument, values, norms)
+    assert isinstance(argument, Tensor)
+    return argument
 
 
 def evaluate(node: Expr, values: Mapping[str, Value], norms: Sequence[Norm]) -> Value:
@@ -90,7 +111,11 @@ def evaluate(node: Expr, values: Mapping[str, Value], norms: Sequence[Norm]) -> 
         return norms[node.number](_tensor(arguments[0]))
     if node.function == "unit":
         return unit(_tensor(arguments[0]))
-    return _ELEMENTWISE[node.function](*map(_tensor, arguments))
+    return apply_elementwise(node.function, arguments)
+
+
+def apply_elementwise(function: str, arguments: Sequence[Value]) -> Tensor:
+    return _ELEMENTWISE[function](*map(_tensor, arguments))
 
 
 def _tensor(value: Value) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from yuriiformer.errors import InputError, RuleError
 from yuriiformer.methods.coefficients import Coefficient, Range
+from yuriiformer.methods.frugal import can_be_frugal, forget, run_frugally
 from yuriiformer.methods.interpreter import LAYER_NORM_EPS, Observer, Oracle, run_program
 from yuriiformer.methods.passes import Program
 from yuriiformer.methods.references import get_rule
@@ -53,7 +54,7 @@ class RuleBlock(nn.Module):
         self.program = program or rule.program
         self.attn, self.mlp = attn, mlp
         norms = min(1, rule.norm_calls) if velocity_norm == "shared" else rule.norm_calls
-        self.velocity_norms = nn.ModuleList(
+        self.velocity_norms: Sequence[nn.LayerNorm] = nn.ModuleList(  # type: ignore[assignment]
             nn.LayerNorm(d_model, eps=LAYER_NORM_EPS, bias=False) for _ in range(norms)
         )
         self.norm_of_call = tuple(i % norms for i in range(rule.norm_calls))
@@ -64,6 +65,7 @@ class RuleBlock(nn.Module):
         if missing:
             raise InputError(f"the rule carries a stream {missing[0]!r} too: give it a start")
         oracles = {"attn": lambda Y, _: self.attn(Y), "mlp": lambda Y, _: self.mlp(Y)}
+        forget(streams)
         return self.run(streams, oracles)
 
     def run(
@@ -74,7 +76,11 @@ class RuleBlock(nn.Module):
     ) -> dict[str, Tensor]:
         """The program with these oracles; streams keep their precision."""
         norms = [self.velocity_norms[i] for i in self.norm_of_call]
-        after = run_program(self.program, streams, oracles, self.coefficients(), norms, observer)
+        coefficients = self.coefficients()
+        if observer is None and can_be_frugal(self.program, streams):
+            after = run_frugally(self.program, streams, oracles, coefficients, norms)
+        else:
+            after = run_program(self.program, streams, oracles, coefficients, norms, observer)
         # Coefficients and norms are float32 and may promote bfloat16 streams; between blocks a
         # stream keeps its precision.
         dtype = streams["X"].dtype

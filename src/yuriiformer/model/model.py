@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from yuriiformer.errors import InputError
+from yuriiformer.methods.frugal import forget
 from yuriiformer.methods.interpreter import Observer, unit
 from yuriiformer.model.block import Block
 from yuriiformer.model.config import ModelConfig
@@ -81,6 +82,7 @@ class YuriiFormer(nn.Module):
         )
         self.norm = pair.norm(config)
         self.recompute = False  # keep only the streams between blocks for the backward pass
+        self.span = 2  # streams are kept after so many blocks, and computed again between them
         self.stream_dtype: torch.dtype | None = None  # of the streams between blocks; None: as is
         for name in self.dead_parameters():
             self.get_parameter(name).requires_grad_(False)
@@ -123,6 +125,8 @@ class YuriiFormer(nn.Module):
             if self.recompute and torch.is_grad_enabled():
                 streams = checkpoint(block, streams, context, use_reentrant=False)
                 continue
+            if layer % self.span == 0:
+                forget(streams)
             cache = None if caches is None else caches[layer]
             streams = block(streams, context, observer, cache)
         result: Tensor = self.norm(streams["X"].to(self.token_table.dtype))

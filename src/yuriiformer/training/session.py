@@ -25,6 +25,7 @@ from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.takeover import check_fits, take_over
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.loading import LoadedModel
+from yuriiformer.training.allocator import keep_freed_memory
 from yuriiformer.training.initial import (
     INIT,
     Initial,
@@ -302,6 +303,8 @@ def _settled(here: Setting) -> Iterator[None]:
     threads = torch.get_num_threads()
     if config.machine.threads is not None:
         torch.set_num_threads(config.machine.threads)
+    if processes.device.type == "cpu":
+        keep_freed_memory()
     if processes.device.type == "cuda":
         # What is left of float32 beside bfloat16 may be TF32; what was asked to be float32 is.
         low = here.dtype == torch.bfloat16

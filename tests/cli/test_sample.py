@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 
 import pytest
 
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
-from yuriiformer.cli.sample import Decoder
+from yuriiformer.cli.sample import Clock, Decoder
 from yuriiformer.data.tokenizers import GPT2, Bytes
 from yuriiformer.errors import YuriiError
 from yuriiformer.runs.loading import open_model
@@ -144,3 +145,23 @@ def test_bytes_of_no_character_are_shown_once():
     tokens = [0x80] * 9 + list("🦊".encode()) + [0x80, 0x41]
     shown = [decoder.add(token) for token in tokens]
     assert "".join(shown) + decoder.rest() == "\ufffd" * 9 + "🦊" + "\ufffd" + "A"
+
+
+def test_statistics(run, capsys):
+    words = (run, "--max-new-tokens", "6", "-n", "2", "--ignore-end")
+    _, text, nothing = sample(capsys, *words)
+    code, said, stats = sample(capsys, *words, "--stats")
+    assert (code, said, nothing) == (0, text, "")
+    assert re.fullmatch(r"first token after \d+ ms, then [\d,]+ tokens per second\n", stats)
+    found = json.loads(sample(capsys, *words, "--stats", "--json")[1])["stats"]
+    assert found["seconds_to_first_token"] > 0
+    assert found["tokens_per_second"] > 0
+    _, _, none = sample(capsys, run, "--max-new-tokens", "0", "--stats")
+    assert none == "no token was generated\n"
+
+
+def test_the_clock_counts_tokens_not_rows_that_have_ended():
+    clock = Clock()
+    columns = iter([[1, 2], [3, None], [4, None]])
+    assert list(clock.watch(columns)) == [[1, 2], [3, None], [4, None]]
+    assert clock.tokens == 2

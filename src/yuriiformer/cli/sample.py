@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,8 @@ class Flags:
     """Prepared data, where the model does not have its tokeniser with it."""
     json: bool = False
     """Print JSON."""
+    stats: bool = False
+    """Also say how long the first token took, and tokens per second after it."""
 
 
 def run(arguments: list[str]) -> int:
@@ -68,16 +71,19 @@ def run(arguments: list[str]) -> int:
     tokens = _encode(loaded, tokenizer, prompt)
     end = None if flags.ignore_end else tokenizer.end_of_text
     samples: list[dict[str, Any]] = []
+    clock = Clock()
     for first in range(0, flags.n, TOGETHER):
         rows = min(TOGETHER, flags.n - first)
-        columns = stream(
-            loaded.model,
-            [tokens] * rows,
-            flags.max_new_tokens,
-            sampling,
-            seed=flags.seed,
-            end=end,
-            first=first,
+        columns = clock.watch(
+            stream(
+                loaded.model,
+                [tokens] * rows,
+                flags.max_new_tokens,
+                sampling,
+                seed=flags.seed,
+                end=end,
+                first=first,
+            )
         )
         if flags.json:
             samples += _samples(tokenizer, list(columns), rows)
@@ -85,8 +91,47 @@ def run(arguments: list[str]) -> int:
             _print(tokenizer, prompt, columns, rows, first)
     if flags.json:
         made = {"prompt": prompt, "seed": flags.seed, **loaded.about, "samples": samples}
+        made |= {"stats": clock.stats()} if flags.stats else {}
         print(json.dumps(made, ensure_ascii=False, indent=2))
+    elif flags.stats:
+        print(clock, file=sys.stderr)
     return 0
+
+
+class Clock:
+    """Time to the first token, and the speed after it. Time that others take is not counted."""
+
+    def __init__(self) -> None:
+        self.first: float | None = None  # seconds
+        self.tokens = 0  # after the first of each row
+        self.seconds = 0.0
+
+    def watch(self, columns: Iterator[list[int | None]]) -> Iterator[list[int | None]]:
+        begun = False
+        while True:
+            start = time.perf_counter()
+            column = next(columns, None)
+            seconds = time.perf_counter() - start
+            if column is None:
+                return
+            if begun:
+                self.seconds += seconds
+                self.tokens += sum(token is not None for token in column)
+            elif self.first is None:
+                self.first = seconds
+            begun = True
+            yield column
+
+    def stats(self) -> dict[str, float | None]:
+        speed = self.tokens / self.seconds if self.seconds else None
+        return {"seconds_to_first_token": self.first, "tokens_per_second": speed}
+
+    def __str__(self) -> str:
+        first, speed = self.stats().values()
+        if first is None:
+            return "no token was generated"
+        after = "" if speed is None else f", then {speed:,.0f} tokens per second"
+        return f"first token after {first * 1e3:.0f} ms{after}"
 
 
 def _encode(loaded: LoadedModel, tokenizer: Tokenizer, prompt: str | None) -> list[int]:

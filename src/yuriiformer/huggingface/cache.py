@@ -8,7 +8,7 @@ calls of all blocks.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -32,6 +32,8 @@ class CacheLayer:
 
 class BlockSlots:
     """The layers of a cache that belong to one block, by the number of the attention call."""
+
+    coefficients: Mapping[str, Tensor] | None = None  # read at every step
 
     def __init__(self, cache: Any, layers: dict[int, int]) -> None:
         self.cache, self.layers = cache, layers

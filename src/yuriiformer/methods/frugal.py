@@ -110,6 +110,19 @@ def _weights(code: Straight) -> list[int]:
     return list(dict.fromkeys(code.norms()))
 
 
+def run_lines(
+    segment: Segment,
+    values: dict[str, Value],
+    norms: Sequence[Norm],
+    observer: Observer | None = None,
+) -> Tensor | None:
+    """`run_segment` without autograd: temporary buffers are used again."""
+    code = straighten(segment)
+    known = run(code, values, norms)  # type: ignore[arg-type]
+    values.update({name: known[line] for name, line in code.outputs})
+    return None if code.argument is None else known[code.argument]  # type: ignore[return-value]
+
+
 def run_frugally(
     program: Program,
     streams: Mapping[str, Tensor],
@@ -120,6 +133,15 @@ def run_frugally(
     """What `run_program` gives, keeping less for the backward pass."""
     with saved_tensors_hooks(origin, again):
         return run_program(program, streams, oracles, coefficients, norms, each=_run_segment)
+
+
+def can_overwrite(streams: Mapping[str, Tensor]) -> bool:
+    """Whether nothing remembers temporary buffers, so that `run_lines` can be used."""
+    return (
+        not torch.is_grad_enabled()
+        and not torch.compiler.is_compiling()
+        and streams["X"].dtype == torch.float32
+    )
 
 
 def can_be_frugal(program: Program, streams: Mapping[str, Tensor]) -> bool:

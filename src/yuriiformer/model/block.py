@@ -11,8 +11,14 @@ from torch import Tensor, nn
 
 from yuriiformer.errors import InputError, RuleError
 from yuriiformer.methods.coefficients import Coefficient, Range
-from yuriiformer.methods.frugal import can_be_frugal, forget, run_frugally
-from yuriiformer.methods.interpreter import LAYER_NORM_EPS, Observer, Oracle, run_program
+from yuriiformer.methods.frugal import can_be_frugal, can_overwrite, forget, run_frugally, run_lines
+from yuriiformer.methods.interpreter import (
+    LAYER_NORM_EPS,
+    Observer,
+    Oracle,
+    run_program,
+    run_segment,
+)
 from yuriiformer.methods.passes import Program
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
@@ -73,14 +79,17 @@ class RuleBlock(nn.Module):
         streams: Mapping[str, Tensor],
         oracles: Mapping[str, Oracle],
         observer: Observer | None = None,
+        coefficients: Mapping[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """The program with these oracles; streams keep their precision."""
+        """The program with these oracles; streams keep their precision. ``coefficients`` if they
+        have been read already."""
         norms = [self.velocity_norms[i] for i in self.norm_of_call]
-        coefficients = self.coefficients()
+        coefficients = self.coefficients() if coefficients is None else coefficients
         if observer is None and can_be_frugal(self.program, streams):
             after = run_frugally(self.program, streams, oracles, coefficients, norms)
         else:
-            after = run_program(self.program, streams, oracles, coefficients, norms, observer)
+            each = run_lines if observer is None and can_overwrite(streams) else run_segment
+            after = run_program(self.program, streams, oracles, coefficients, norms, observer, each)
         # Coefficients and norms are float32 and may promote bfloat16 streams; between blocks a
         # stream keeps its precision.
         dtype = streams["X"].dtype
@@ -132,7 +141,8 @@ class Block(RuleBlock):
             answer: Tensor = self.mlp(Y, Context(context.positions, call))
             return answer.to(Y.dtype)
 
-        return self.run(streams, {"attn": attn, "mlp": mlp}, observer)
+        coefficients = None if cache is None else cache.coefficients
+        return self.run(streams, {"attn": attn, "mlp": mlp}, observer, coefficients)
 
 
 # Stored value -> coefficient, and back.

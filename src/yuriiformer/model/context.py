@@ -6,6 +6,7 @@ block share their weights but have different arguments. A slot is made when its 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +23,8 @@ class KVSlot(Protocol):
 
 class BlockKVCache(Protocol):
     """The slots of one block, by the number of the attention call."""
+
+    coefficients: Mapping[str, Tensor] | None  # of the block, if they were read before
 
     def call(self, number: int) -> KVSlot: ...
 
@@ -73,6 +76,7 @@ class BlockTensors:
     def __init__(self, size: int) -> None:
         self.size = size
         self.slots: list[TensorSlot] = []
+        self.coefficients: Mapping[str, Tensor] | None = None
 
     def call(self, number: int) -> TensorSlot:
         while len(self.slots) <= number:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from torch import Tensor
 from yuriiformer.errors import InputError, whole_number
 from yuriiformer.model.context import Context, KVCache, positions_and_mask
 from yuriiformer.model.oracles import oracle_pair
+from yuriiformer.model.products import can_use_onednn, generating, one_token
 
 if TYPE_CHECKING:
     from yuriiformer.model.model import YuriiFormer
@@ -61,7 +63,7 @@ class Sampling:
         self, logits: Tensor, texts: Sequence[Sequence[int]], generators: Sequence[torch.Generator]
     ) -> Tensor:
         """One token per row of (batch, vocab); each row has its text and its own generator."""
-        if not torch.isfinite(logits).all():
+        if not math.isfinite(logits.sum()) and not torch.isfinite(logits).all():
             raise InputError(
                 "the model predicts no finite numbers: its weights are damaged, or training "
                 "diverged; take another checkpoint"
@@ -126,6 +128,7 @@ class Predictor:
         self.context = model.config.context
         able = cached and oracle_pair(model.config).caches
         self.cache = KVCache(len(model.blocks), self.context) if able else None
+        self.fast = False  # oneDNN's products
         self.starts: list[int] = []
         self.pads: Tensor | None = None
 
@@ -156,9 +159,12 @@ class Predictor:
             self.cache.length, count, self.pads, self._device
         )
         context = Context(positions, mask=mask, causal=causal)
+        if self.cache.blocks[0].coefficients is None:
+            for own, block in zip(self.cache.blocks, self.model.blocks, strict=True):
+                own.coefficients = block.coefficients()  # type: ignore[operator]
         hidden = self.model.hidden(tokens, context, self.cache.blocks)
         self.cache.length += count
-        return self._logits(hidden[:, -1])
+        return self._logits(hidden[:, -1:])
 
     def _all_anew(self, windows: Rows) -> Tensor:
         """Without a cache; rows of one length together."""
@@ -166,12 +172,13 @@ class Predictor:
         for length in {len(window) for window in windows}:
             which = [i for i, window in enumerate(windows) if len(window) == length]
             tokens = torch.tensor([windows[i] for i in which], device=self._device)
-            logits = self._logits(self.model.hidden(tokens)[:, -1])
+            logits = self._logits(self.model.hidden(tokens)[:, -1:])
             found |= dict(zip(which, logits, strict=True))
         return torch.stack([found[i] for i in range(len(windows))])
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        logits = F.linear(hidden, self.model.token_table)
+        product = one_token if self.fast else F.linear
+        logits = product(hidden, self.model.token_table)[:, 0]
         return logits[:, : self.model.config.real_vocab].float()  # padded ids are never produced
 
 
@@ -202,8 +209,9 @@ def stream(
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
-            predict = Predictor(model, cached=cached)
+        predict = Predictor(model, cached=cached)
+        predict.fast = cached and can_use_onednn(model.token_table, len(rows))
+        with torch.inference_mode(), generating(model) if predict.fast else nullcontext():
             over = [False] * len(rows)
             for _ in range(max_new_tokens):
                 drawn = sampling.draw(predict(rows).cpu(), rows, chances).tolist()

@@ -25,24 +25,7 @@ from yuriiformer.methods.interpreter import LAYER_NORM_EPS
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
 from yuriiformer.model.maps import HeadMaps, head_maps, with_gain
-
-
-class Linear(nn.Linear):
-    """A linear map whose start is drawn by the model, not here (see `parameters`).
-
-    ``init_scale`` multiplies the standard deviation of that start; output projections of oracles
-    set it to 1/sqrt(2L). ``parts`` is the number of maps of equal size that are stacked in it: an
-    optimiser may treat them separately.
-    """
-
-    def __init__(
-        self, d_in: int, d_out: int, *, bias: bool = False, init_scale: float = 1.0, parts: int = 1
-    ):
-        self.init_scale, self.parts = init_scale, parts
-        super().__init__(d_in, d_out, bias=bias)
-
-    def reset_parameters(self) -> None:
-        """Nothing: PyTorch's own values would be overwritten, and would advance the global RNG."""
+from yuriiformer.model.products import Linear
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, context: Context, **options: Any) -> Tensor:
@@ -96,9 +79,13 @@ class Attention(nn.Module):
     def project(self, Y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (batch, head, token, d_head)."""
         batch, token, d = Y.shape
+        fused = self.qkv(self.norm(Y))
+        if token == 1:  # the same numbers in fewer steps
+            q, k, v = fused.view(batch, 3, self.n_head, 1, d // self.n_head).unbind(1)
+            return q, k, v
         q, k, v = (
             part.view(batch, token, self.n_head, d // self.n_head).transpose(1, 2)
-            for part in self.qkv(self.norm(Y)).split(d, dim=-1)
+            for part in fused.split(d, dim=-1)
         )
         return q, k, v
 

@@ -1,0 +1,76 @@
+"""Generating with oneDNN's products gives the logits of torch's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import yuriiformer as yf
+from yuriiformer.model import products
+from yuriiformer.model.generate import Predictor, Sampling, stream
+from yuriiformer.model.products import Linear, generating, one_token
+
+SIZE = {"n_layer": 2, "n_head": 2, "d_model": 32, "vocab_size": 61, "context": 16}
+need_onednn = pytest.mark.skipif(not products._ONEDNN, reason="torch without oneDNN")
+
+
+@need_onednn
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("oracles", ["paper", "modern"])
+def test_logits_while_generating(rows, oracles):
+    model = yf.YuriiFormer(yf.ModelConfig("nesterov-lie-trotter", oracles=oracles, **SIZE))
+    texts = torch.randint(61, (rows, 9)).tolist()
+
+    def logits(fast):
+        predict = Predictor(model)
+        predict.fast = fast
+        return torch.stack([predict([text[:end] for text in texts]) for end in range(1, 10)])
+
+    with torch.inference_mode():
+        expected = logits(False)
+        with generating(model):
+            found = logits(True)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert not torch.equal(found, 0 * found)
+
+
+@need_onednn
+def test_products_with_and_without_bias():
+    x, weight, bias = torch.randn(5, 1, 24), torch.randn(7, 24), torch.randn(7)
+    for added in (None, bias):
+        expected = torch.nn.functional.linear(x, weight, added)
+        torch.testing.assert_close(one_token(x, weight, added), expected)
+
+
+@need_onednn
+def test_only_while_generating(monkeypatch):
+    seen = []
+    monkeypatch.setattr(products, "one_token", lambda *a: seen.append(1) or one_token(*a))
+    layer = Linear(8, 8)
+    torch.nn.init.ones_(layer.weight)
+    x = torch.randn(2, 1, 8)
+    with torch.inference_mode():
+        layer(x)
+        assert seen == []
+        with generating(layer):
+            layer(x)
+            assert seen == [1]
+            layer(torch.randn(2, 3, 8))  # a prompt
+    assert seen == [1]
+    with generating(layer):  # somebody trains it meanwhile
+        layer(x).sum().backward()
+    assert seen == [1]
+    assert layer.weight.grad is not None
+    assert not layer.generates
+
+
+def test_other_numbers_are_left_to_torch():
+    model = yf.YuriiFormer(yf.ModelConfig("gd-lie-trotter", **SIZE)).double()
+    greedy = Sampling(temperature=0)
+    tokens = list(stream(model, [[1, 2, 3]], 5, greedy))
+    assert tokens == list(stream(model, [[1, 2, 3]], 5, greedy, cached=False))
+    table = torch.zeros(2, 2)
+    assert not products.can_use_onednn(table.double(), 1)
+    assert not products.can_use_onednn(table, products.ROWS + 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not products.can_use_onednn(table, 1)

@@ -35,8 +35,8 @@ MEGABYTES, LARGE_MEGABYTES = 60, 200
 
 @subject(
     "order",
-    Row("Any training step's batch among 8.4 million blocks", "nothing", ("ms",), unit="ms"),
-    Row("Memory of the order", "nothing", ("MiB",), unit="MiB"),
+    Row("Any training step's batch among 8.4 million blocks", "–", ("ms",), unit="ms"),
+    Row("Memory of the order", "–", ("MiB",), unit="MiB"),
 )
 def order(*, quick: bool) -> Rounds:
     """At OpenWebText's size."""
@@ -53,7 +53,7 @@ def order(*, quick: bool) -> Rounds:
     }
 
 
-@subject("tales", Row("Stories told on one core", "nothing", ("MB/s",), unit="MB/s"))
+@subject("tales", Row("Stories told on one core", "–", ("MB/s",), unit="MB/s"))
 def tales(*, quick: bool) -> Rounds:
     story(0, 0)  # compiles the grammar
     count, rounds = (200, 2) if quick else (10_000, 5)

@@ -112,9 +112,8 @@ def step_memory(way: str, size: dict[str, int]) -> int:
 )
 def vocabulary_memory(*, quick: bool) -> Rounds:
     size = replace(TINY, vocab=2048, context=64) if quick else LONG
-    ways = (GD,) if quick else (GD, NESTEROV, HF, PLAIN)
-    found = {way: [float(fresh(step_memory, way, vars(size)))] for way in ways}
-    return {way: found.get(way, found[GD]) for way in (GD, NESTEROV, HF, PLAIN)}
+    ways = (GD, NESTEROV, HF, PLAIN)
+    return {way: [float(fresh(step_memory, way, vars(size)))] for way in ways}
 
 
 def loss_memory(way: str, rows: int, width: int, vocab: int) -> tuple[float, float]:

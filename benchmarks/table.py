@@ -45,9 +45,8 @@ def machine() -> dict[str, Any]:
     ]
     packages = {name: version(name) for name in ("torch", "transformers", "lm_eval")}
     kind = names[0] if names else platform.machine()
-    return {"processor": kind, "cores": os.cpu_count(), "python": platform.python_version()} | {
-        **packages
-    }
+    own = {"processor": kind, "cores": os.cpu_count(), "python": platform.python_version()}
+    return own | packages
 
 
 def _lines(path: Path) -> list[str]:
@@ -68,7 +67,7 @@ def table(results: Mapping[str, Any]) -> str:
         found = results.get(each.name)
         for row in each.rows:
             shown = measured(row, found["rounds"]) if found else "not measured"
-            aim = f"{row.aim} {row.unit}" if row.aim else ""
+            aim = f"{row.aim} {row.unit}".strip() if row.aim else ""
             lines.append((row.what, row.against, aim, shown, f"`{each.command}`"))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -76,14 +75,16 @@ def table(results: Mapping[str, Any]) -> str:
 def measured(row: Row, rounds: Rounds) -> str:
     """The figure, its lowest and highest over the rounds, and whether the aim was missed."""
     values = row.values(rounds)
-    shown = f"{digits(row.figure(rounds))} {row.unit}"
+    shown = f"{digits(row.figure(rounds))} {row.unit}".strip()
     if len(values) > 1:
         shown += f" ({digits(min(values))}–{digits(max(values))})"
     return f"{shown}, missed" if row.reached(rounds) is False else shown
 
 
 def digits(value: float) -> str:
-    """Three decimals up to 2, where aims are near 1; three digits above."""
+    """Three decimals up to 2, where aims are near 1; three digits elsewhere."""
+    if value < 0.01:
+        return f"{value:.1e}"
     if value < 2:
         return f"{value:.3f}"
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"

@@ -74,7 +74,7 @@ def steps_of(size: Size, rules: tuple[str, ...] = (GD, NESTEROV)) -> dict[str, C
 
 def momentum(size: Size, count: int, *, quick: bool) -> Rounds:
     rounds = 3 if quick else 15 if size.width > 200 else 60
-    with threads(count):
+    with threads(1 if quick else count):
         return take_turns(steps_of(TINY if quick else size), rounds, warm=2)
 
 
@@ -82,7 +82,7 @@ for each, number in product((WIDE, NARROW), (1, 2)):
     subject(
         f"momentum-{each.width}-{number}",
         Row(
-            f"Time of a Nesterov step: {each}, threads: {number}",
+            f"Time of a Nesterov step: {each}, {number} thread{'s' * (number > 1)}",
             "gradient descent",
             (NESTEROV, GD),
             "≤ 1.03" if each is WIDE else "≤ 1.06",

@@ -87,23 +87,6 @@ def test_sharing_changes_no_score(rule, oracles):
     assert [each.greedy for each in once] == [each.greedy for each in apart]
 
 
-def test_a_batch_has_shared_rows_or_single_ones(monkeypatch):
-    """Only shared ones need a mask; each kind has its longest rows first."""
-    made, seen = model(), []
-    hidden = made.hidden
-    monkeypatch.setattr(
-        made,
-        "hidden",
-        lambda tokens, context: (
-            seen.append((context is None, tokens.shape)) or hidden(tokens, context)
-        ),
-    )
-    single = [([each], [2] * each) for each in range(1, 5)]
-    pairs = [([9, 8, 7], [1, 2]), *single, ([9, 8, 7], [3, 4]), ([5, 6], [1]), ([5, 6], [2])]
-    log_likelihoods(made, pairs, batch_tokens=10)
-    assert seen == [(False, (2, 5)), (True, (2, 4)), (True, (2, 2))]
-
-
 def test_answers_to_a_question_are_read_in_one_row(monkeypatch):
     made, shapes = model(), []
     hidden = made.hidden

@@ -71,10 +71,6 @@ class _Row:
     def length(self) -> int:
         return len(self.prefix) + sum(len(tokens) - 1 for _, tokens in self.branches)
 
-    @property
-    def shared(self) -> bool:
-        return len(self.branches) > 1
-
 
 def score_batches(
     model: YuriiFormer,
@@ -83,7 +79,7 @@ def score_batches(
     batch_tokens: int = BATCH_TOKENS,
     share: bool = True,
 ) -> Iterator[dict[int, Score]]:
-    """The score of each pair by its number, batch by batch.
+    """The score of each pair by its number, batch by batch, the longest first.
 
     Args:
         batch_tokens: of a batch, padding included; a single row may have more.
@@ -95,7 +91,9 @@ def score_batches(
     training = model.training
     model.eval()
     try:
-        for batch in _batches(rows, batch_tokens):
+        while rows:
+            most = max(1, batch_tokens // rows[0].length)
+            batch, rows = rows[:most], rows[most:]
             with torch.inference_mode():
                 yield _score(model, batch)
     finally:
@@ -103,6 +101,7 @@ def score_batches(
 
 
 def _rows(pairs: Sequence[Pair], most: int, *, share: bool) -> list[_Row]:
+    """The longest first: if memory is too small, it fails at once."""
     rows: list[_Row] = []
     known: dict[tuple[int, ...], _Row] = {}
     for number, (context, continuation) in enumerate(pairs):
@@ -113,19 +112,7 @@ def _rows(pairs: Sequence[Pair], most: int, *, share: bool) -> list[_Row]:
             known[prefix] = row
             rows.append(row)
         row.branches.append((number, continuation))
-    return rows
-
-
-def _batches(rows: list[_Row], batch_tokens: int) -> Iterator[list[_Row]]:
-    """Rows of about the same length together, the longest first: if memory is too small, it fails
-    at once. Rows with one branch are apart from the others: they need no mask, and the causal
-    attention takes a third of the time of a masked one."""
-    for shared in (True, False):
-        kind = sorted((row for row in rows if row.shared is shared), key=lambda row: -row.length)
-        while kind:
-            most = max(1, batch_tokens // kind[0].length)
-            yield kind[:most]
-            kind = kind[most:]
+    return sorted(rows, key=lambda row: -row.length)
 
 
 def _score(model: YuriiFormer, rows: list[_Row]) -> dict[int, Score]:
@@ -172,9 +159,8 @@ def _lay_out(row: _Row, tokens: Tensor, positions: Tensor, parts: Tensor) -> Non
 def _context(
     rows: list[_Row], positions: Tensor, parts: Tensor, device: torch.device
 ) -> Context | None:
-    """Positions and mask. With one branch per row, as in all of a batch, the causal mask is
-    enough."""
-    if not rows[0].shared:
+    """Positions and mask. With one branch per row the causal mask is enough."""
+    if all(len(row.branches) == 1 for row in rows):
         return None
     parts = parts.to(device)
     width = parts.shape[1]

@@ -55,9 +55,7 @@ def generation(rows: int, *, quick: bool) -> Rounds:
 
 for rows in (1, 8):
     what = f"{SIZE.layers} layers, d {SIZE.width}, {NEW} tokens after {PROMPT}, batch {rows}"
-    extra = (
-        [Row("Speed of generation with the cache", "no cache", (UNCACHED, GD))] if rows == 1 else []
-    )
+    cache = Row("Speed of generation with the cache", "no cache", (UNCACHED, GD))
     subject(
         f"generation-{rows}",
         Row(f"Speed of generation: {what}", "Hugging Face's GPT-2", (HF, GD), "≥ 1.5"),

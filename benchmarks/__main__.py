@@ -42,10 +42,9 @@ def run(name: str, *, quick: bool, out: Path | None) -> bool:
         return True
     for row in SUBJECTS[name].rows:
         aim = "" if quick else row.aim  # aims are for the full sizes
+        what = row.what.partition(":")[0] if quick else row.what  # and so are the sizes it names
         shown = measured(replace(row, aim=aim), found)
-        print(
-            f"  {row.what}, {row.against}: {shown}" + (f"   aim {aim}" if aim else ""), flush=True
-        )
+        print(f"  {what}, {row.against}: {shown}" + (f"   aim {aim}" if aim else ""), flush=True)
     print(f"  took {seconds:.0f} s", flush=True)
     if out is not None:
         add_result(out, name, found, seconds)

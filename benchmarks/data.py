@@ -40,6 +40,7 @@ MEGABYTES, LARGE_MEGABYTES = 60, 200
 )
 def order(*, quick: bool) -> Rounds:
     """At OpenWebText's size."""
+    yf.BatchOrder(n_tokens=10_000, context=8, sequences=4, seed=0).starts(0)  # loads its modules
     tracemalloc.start()
     made = yf.BatchOrder(n_tokens=8_620_000_000, context=1024, sequences=480, seed=0)
     steps = [int(step) for step in np.random.default_rng(0).integers(0, 60_000, 200)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,8 @@ class LocalTask:
             Path(tasks.__file__).parent / self.layout.definition, resolve_func=True
         )
         config = {**definition, "dataset_path": "json", "custom_dataset": self._dataset}
+        if "process_docs" in config:  # the harness would process all items five times over
+            config["process_docs"] = cache(config["process_docs"])
         if self.examples_split != "train":
             config |= {"training_split": None, "fewshot_split": self.examples_split}
         if self.examples == self.scored:

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks import subjects
 from benchmarks.measuring import SUBJECTS, MissingError, Row, Subject, fresh, take_turns, threads
 from benchmarks.subjects import rounds_of
 from benchmarks.table import (
@@ -110,10 +111,9 @@ def test_a_failure_does_not_stop_the_others(monkeypatch, capsys, tmp_path):
 
     row = Row("what", "–", ("x",), "≥ 5")
     measures = {"bad": bad, "missing": missing, "good": lambda *, quick: {"x": [1.0]}}
-    for name in list(SUBJECTS):
-        monkeypatch.delitem(SUBJECTS, name)
-    for name, measure in measures.items():
-        monkeypatch.setitem(SUBJECTS, name, Subject(name, (row,), measure))
+    fake = {name: Subject(name, (row,), measure) for name, measure in measures.items()}
+    for module in (command, subjects):
+        monkeypatch.setattr(module, "SUBJECTS", fake)
     assert command.main(["--quick", "--out", str(tmp_path)]) == 1
     said = capsys.readouterr()
     assert "FAILED: scores differ" in said.out

@@ -51,16 +51,8 @@ demo: install ## compare three rules on the embedded corpus: a report with plots
 	$(BIN)/yurii suite --data $(OUT)/tales --out $(OUT)/suite --preset tales-tiny --seeds 0,1,2 --jobs $(DEMO_JOBS) \
 	  --rules gd-lie-trotter polyak-lie-trotter nesterov-lie-trotter --report
 
-bench: install ## side-by-side measurements (see benchmarks/README.md)
-	$(BIN)/python benchmarks/interpreter.py
-	$(BIN)/python benchmarks/loss_memory.py
-	$(BIN)/python benchmarks/order.py
-	$(BIN)/python benchmarks/tales.py
-	$(BIN)/python benchmarks/prepare.py
-	$(BIN)/python benchmarks/muon.py
-	$(BIN)/python benchmarks/training_step.py --memory
-	$(BIN)/python benchmarks/plan_memory.py
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/generation.py
+bench: install ## side-by-side measurements: the table of benchmarks/README.md (BENCH=--quick: small ones)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 pictures: install ## the pictures of the README and the docs (needs chromium)
 	$(BIN)/python docs/make_pictures.py

@@ -1,18 +1,21 @@
-"""The benchmarks of training run, at tiny sizes, and write the figures they promise."""
+"""The parts of the benchmarks, at tiny sizes."""
 
 from __future__ import annotations
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import yuriiformer as yf
+from benchmarks.loss import plain_loss
+from benchmarks.subjects import rounds_of
+from benchmarks.training_step import GD, TINY, Matmuls, steps_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -28,53 +31,35 @@ def figures(tmp_path: Path, name: str, *flags: str) -> dict[str, Any]:
     return json.loads(out.read_text(encoding="utf-8"))
 
 
-def figures_here(tmp_path: Path, monkeypatch, capsys, name: str, *flags: str) -> dict[str, Any]:
-    """The same in this process, which has imported torch already."""
-    out = tmp_path / "figures.json"
-    monkeypatch.setattr(sys, "argv", [name, *flags, "--json", str(out)])
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    runpy.run_path(str(BENCHMARKS / name), run_name="__main__")
-    assert capsys.readouterr().out
-    return json.loads(out.read_text(encoding="utf-8"))
+def test_muon():
+    found = rounds_of("muon", quick=True)
+    assert found["ours / float64"][0] < 1e-4
+    assert found["torch / float64"][0] < 0.05  # bfloat16's
 
 
-def all_positive(values: dict[str, dict[str, float]], kinds: set[str]) -> bool:
-    return all(set(each) >= kinds and min(each.values()) > 0 for each in values.values())
-
-
-def test_muon(tmp_path, monkeypatch, capsys):
-    found = figures_here(tmp_path, monkeypatch, capsys, "muon.py", "--quick")
-    assert len(found["matrices"]) == 4 * found["layers"]
-    assert found["torch / ours"].keys() == {"median", "best"}
-    assert all_positive(found["seconds"], {"median", "best", "rounds"})
-    near = found["near"]
-    assert near["ours / torch"]["least_cosine"] > 0.999
-    assert near["ours / torch"]["largest_relative_difference"] < 0.05  # bfloat16's
-    assert near["ours / float64"]["largest_relative_difference"] < 1e-4
-
-
-def test_training_step(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("transformers")
-    found = figures_here(tmp_path, monkeypatch, capsys, "training_step.py", "--quick")
-    small, large = found["speed"]
-    assert small["size"]["vocab"] < large["size"]["vocab"]
-    for part in (small, large):
-        ways = {"gd", "nesterov", "gpt2 hf", "gpt2 hf exact gelu"}
-        assert part["seconds"].keys() == ways | {"matmuls alone", "attention alone"}
-        wanted = {"nesterov / gd", "gd / gpt2 hf", "gd / gpt2 hf exact gelu", "matmuls alone / gd"}
-        assert part["ratios"].keys() >= wanted
-        assert all_positive(part["seconds"], {"median", "best"})
-        assert all_positive(part["ratios"], {"median", "best"})
-        assert 1 < part["saved_ratios"]["nesterov / gd"]["bytes"] < 3
-        assert part["matmul_flops"] == matmul_flops(**part["size"])
-        assert part["attainable_flops_per_second"] > 0
-
-
-def matmul_flops(vocab: int, layers: int, heads: int, width: int, context: int, batch: int) -> int:
+def test_matmuls_are_those_of_a_step():
     """Forward and twice that backward, of QKV, output, MLP and logits."""
-    assert width % heads == 0
-    weights = layers * (3 + 1 + 4 + 4) * width**2 + vocab * width
-    return 3 * 2 * batch * context * weights
+    size = TINY
+    recorder = Matmuls()
+    steps = steps_of(size, (GD,))
+    with recorder:
+        steps[GD]()
+    weights = size.layers * (3 + 1 + 4 + 4) * size.width**2 + size.vocab * size.width
+    assert recorder.flops() == 3 * 2 * size.batch * size.context * weights
+
+
+def test_the_plain_step_is_gradient_descents():
+    """The benchmark's own computation, beside the model's, in loss and gradients."""
+    torch.manual_seed(0)
+    model, batch = TINY.model(GD), TINY.tokens()
+    grads = []
+    for loss in (model, lambda *batch: plain_loss(model, *batch)):
+        model.zero_grad(set_to_none=True)
+        loss(*batch).backward()
+        grads.append([p.grad for p in model.parameters()])
+    assert len(grads[0]) > 10
+    for one, two in zip(*grads, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.slow
@@ -99,15 +84,3 @@ def test_gpu_smoke_reports_a_failure_and_goes_on(tmp_path):
     found = json.loads(out.read_text(encoding="utf-8"))
     assert [check["passed"] for check in found["checks"]] == [True] * 3 + [False] * 2
     assert "no-such-rule" in found["checks"][3]["error"]
-
-
-@pytest.mark.slow
-def test_generation(tmp_path, monkeypatch, capsys):
-    found = figures_here(tmp_path, monkeypatch, capsys, "generation.py", "--quick")
-    assert min(found["tokens_per_second"].values()) > 0
-    assert set(found["ratios"]) == {
-        "gd / hf gpt2",
-        "nesterov / hf gpt2",
-        "cache / no cache",
-        "time of nesterov / gd",
-    }

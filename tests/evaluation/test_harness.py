@@ -13,6 +13,7 @@ import yuriiformer as yf
 from tests.data.shared import SHARED
 from tests.evaluation.items import byte_model, made_up, needs_tasks
 from tests.model.test_gpt2 import hugging_face
+from tests.model.tiny import KINDS
 from yuriiformer.data.tokenizers import END_OF_TEXT, GPT2, Bytes
 from yuriiformer.errors import ConfigError, DataError
 from yuriiformer.evaluation.local_tasks import TaskSpec, parse_tasks
@@ -220,7 +221,7 @@ def gpt2_pair():
     return YuriiLM(model, GPT2()), theirs
 
 
-def exported_pair(folder: Path):
+def exported_pair(folder: Path, rule: str = "nesterov-lie-trotter"):
     """Ours, and the harness's around the exported folder, as ``lm_eval --model hf`` loads it."""
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate", reason="the harness's hf model needs accelerate")
@@ -228,7 +229,7 @@ def exported_pair(folder: Path):
 
     from yuriiformer.huggingface.export import export_model
 
-    model = gpt2_model("nesterov-lie-trotter", vocab_size=50304, valid_vocab=50257)
+    model = gpt2_model(rule, vocab_size=50304, valid_vocab=50257)
     export_model(model, folder, GPT2())
     theirs = HFLM(pretrained=str(folder), dtype="float32", device="cpu", batch_size=4)
     return YuriiLM(model, GPT2()), theirs
@@ -254,6 +255,13 @@ def recorded(lm, spec: TaskSpec, limit: int):
 @pytest.mark.parametrize("task", ["hellaswag@10", "hellaswag@0", "arc_easy@25", "arc_easy@0"])
 def test_equal_to_the_harness_own_model_of_the_exported_folder(task, tmp_path):
     check_equal(task, *exported_pair(tmp_path / "exported"), items=100)
+
+
+@needs_tasks
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", [each for each in KINDS if each != "nesterov-lie-trotter"])
+def test_equal_to_the_harness_own_model_for_rules_of_each_kind(rule, tmp_path):
+    check_equal("hellaswag@0", *exported_pair(tmp_path / "exported", rule), items=25)
 
 
 @needs_tasks

@@ -238,3 +238,10 @@ def test_an_answer_longer_than_the_context(tmp_path):
     data, lm = made_up(tmp_path), YuriiLM(byte_model(context=8), Bytes())
     with pytest.raises(ValueError, match="does not fit the model's context of 8"):
         list(run_tasks(lm, [TaskSpec("hellaswag", 0)], tasks_data=data))
+
+
+def test_items_are_processed_once(tmp_path):
+    config = local_task(TaskSpec("hellaswag", 0), made_up(tmp_path)).config()
+    items = config["custom_dataset"]()["validation"]
+    assert config["process_docs"](items) is config["process_docs"](items)
+    assert config["process_docs"](items)[0]["query"].startswith("Number")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import yuriiformer as yf
-from tests.model.tiny import OF_EACH_KIND, tiny, unsettle
+from tests.model.tiny import EVERY, OF_EACH_KIND, tiny, unsettle
 from yuriiformer.errors import InputError, RunError
 from yuriiformer.evaluation import scoring
 from yuriiformer.evaluation.scoring import Answers, model_identity, score_batches
@@ -74,6 +74,17 @@ def test_equal_to_longhand_for_any_batch(rule, oracles):
             [total for total, _ in right], abs=1e-4
         )
         assert [each.greedy for each in found] == [greedy for _, greedy in right]
+
+
+@pytest.mark.parametrize(("rule", "oracles"), EVERY)
+def test_sharing_changes_no_score(rule, oracles):
+    """Of every rule: contexts read once, against a row for each pair."""
+    made, pairs = model(rule, oracles), questions(seed=1, count=4)
+    once, apart = (log_likelihoods(made, pairs, share=share) for share in (True, False))
+    assert [each.log_likelihood for each in once] == pytest.approx(
+        [each.log_likelihood for each in apart], abs=1e-4
+    )
+    assert [each.greedy for each in once] == [each.greedy for each in apart]
 
 
 def test_answers_to_a_question_are_read_in_one_row(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import yuriiformer as yf
-from benchmarks.plan_memory import SIZES, configuration, fresh
+from benchmarks.plan_memory import SIZES, configuration, measured
 from yuriiformer.config import Machine, Recipe, TrainConfig
 from yuriiformer.costs.op_counter import Watcher
 from yuriiformer.model.config import ModelConfig
@@ -207,8 +207,8 @@ def test_the_process_takes_what_was_predicted(size, recompute):
     given = configuration(size, "nesterov-lie-trotter", recompute=recompute)
     micro = given.machine.micro_batch
     predicted = simulate(given, micro, torch.float32, accumulates=True).peak
-    measured = fresh(size, "nesterov-lie-trotter", recompute=recompute)
-    assert predicted == pytest.approx(measured, rel=0.15)
+    taken = measured(size, "nesterov-lie-trotter", recompute=recompute)
+    assert predicted == pytest.approx(taken, rel=0.15)
 
 
 def test_no_machine_holds_what_is_planned():

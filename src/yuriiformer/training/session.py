@@ -45,7 +45,7 @@ from yuriiformer.training.stop import Stopper
 from yuriiformer.training.trainer import Ending, Trainer
 
 # Compilation takes about half a minute on a CPU and gains some 5 %: it pays for runs of more than
-# some ten minutes at 100 GFLOP/s (benchmarks/training_step.py measures both).
+# some ten minutes at 100 GFLOP/s.
 WORTH_IT = 1e14
 LOOK = 1_000_000  # tokens of a file that does not say its vocabulary
 CHARACTERS = 1024  # more ids than a vocabulary of characters has

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import yuriiformer as yf
 from benchmarks.measuring import Rounds, Row, subject, take_turns, threads
 from yuriiformer.costs.op_counter import Watcher
+from yuriiformer.training.allocator import keep_freed_memory
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 GD, NESTEROV, MATMULS = "gd-lie-trotter", "nesterov-lie-trotter", "matmuls alone"
@@ -73,6 +74,7 @@ def steps_of(size: Size, rules: tuple[str, ...] = (GD, NESTEROV)) -> dict[str, C
 
 
 def momentum(size: Size, count: int, *, quick: bool) -> Rounds:
+    keep_freed_memory()  # as every training process does
     rounds = 3 if quick else 15 if size.width > 200 else 60
     with threads(1 if quick else count):
         return take_turns(steps_of(TINY if quick else size), rounds, warm=2)

@@ -8,7 +8,7 @@ import torch
 import yuriiformer as yf
 from yuriiformer.model import products
 from yuriiformer.model.generate import Predictor, Sampling, stream
-from yuriiformer.model.products import Linear, generating, one_token
+from yuriiformer.model.products import Linear, generating, onednn
 
 SIZE = {"n_layer": 2, "n_head": 2, "d_model": 32, "vocab_size": 61, "context": 16}
 need_onednn = pytest.mark.skipif(not products._ONEDNN, reason="torch without oneDNN")
@@ -39,13 +39,13 @@ def test_products_with_and_without_bias():
     x, weight, bias = torch.randn(5, 1, 24), torch.randn(7, 24), torch.randn(7)
     for added in (None, bias):
         expected = torch.nn.functional.linear(x, weight, added)
-        torch.testing.assert_close(one_token(x, weight, added), expected)
+        torch.testing.assert_close(onednn(x, weight, added), expected)
 
 
 @need_onednn
 def test_only_while_generating(monkeypatch):
     seen = []
-    monkeypatch.setattr(products, "one_token", lambda *a: seen.append(1) or one_token(*a))
+    monkeypatch.setattr(products, "onednn", lambda *a: seen.append(1) or onednn(*a))
     layer = Linear(8, 8)
     torch.nn.init.ones_(layer.weight)
     x = torch.randn(2, 1, 8)
@@ -74,3 +74,13 @@ def test_other_numbers_are_left_to_torch():
     assert not products.can_use_onednn(table, products.ROWS + 1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert not products.can_use_onednn(table, 1)
+
+
+@pytest.mark.parametrize("faster", [False, need_onednn.args[0] is False])
+def test_products_of_the_loss(monkeypatch, faster):
+    monkeypatch.setattr(products, "_is_faster", lambda a: faster)
+    a, b, total = torch.randn(5, 7), torch.randn(9, 7), torch.randn(7, 3)
+    torch.testing.assert_close(products.product(a, b, torch.empty(5, 9)), a @ b.mT)
+    expected = total + a.mT @ (c := torch.randn(5, 3))
+    products.add_product(total, a, c)
+    torch.testing.assert_close(total, expected)

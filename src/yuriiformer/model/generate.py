@@ -22,7 +22,7 @@ from torch import Tensor
 from yuriiformer.errors import InputError, whole_number
 from yuriiformer.model.context import Context, KVCache, positions_and_mask
 from yuriiformer.model.oracles import oracle_pair
-from yuriiformer.model.products import can_use_onednn, generating, one_token
+from yuriiformer.model.products import can_use_onednn, generating, onednn
 
 if TYPE_CHECKING:
     from yuriiformer.model.model import YuriiFormer
@@ -177,7 +177,7 @@ class Predictor:
         return torch.stack([found[i] for i in range(len(windows))])
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        product = one_token if self.fast else F.linear
+        product = onednn if self.fast else F.linear
         logits = product(hidden, self.model.token_table)[:, 0]
         return logits[:, : self.model.config.real_vocab].float()  # padded ids are never produced
 

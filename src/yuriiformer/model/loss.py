@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from yuriiformer.model.products import add_product, product
+
 IGNORE = -100  # a target that does not count, as everywhere in PyTorch
 CHUNK_ELEMENTS = 2**25  # logits held at a time: 128 MiB of float32
 
@@ -76,8 +78,9 @@ class _Chunked(torch.autograd.Function):
             h, counted = hidden[part].to(dtype), counts[part][:, None]
             target = targets[part][:, None].where(counted, 0)
             rows = len(h)
-            torch.mm(h, table.mT, out=logits[:rows])
-            log_p = torch.log_softmax(logits[:rows], -1, dtype=exact, out=softmax[:rows])
+            grad = torch.empty_like(h)
+            scores = product(h, table, room=logits[:rows])
+            log_p = torch.log_softmax(scores, -1, dtype=exact, out=softmax[:rows])
             total -= (log_p.gather(-1, target) * counted).sum()
             # d loss / d logits: softmax minus one at the target. The mask and the mean are applied
             # to tensors of width d, not to tensors as wide as the vocabulary.
@@ -85,11 +88,9 @@ class _Chunked(torch.autograd.Function):
                 error = log_p.exp_().scatter_add_(-1, target, minus_one[:rows])
                 error = error if dtype == exact else logits[:rows].copy_(error)
             if grad_hidden is not None:
-                grad_hidden[part] = (error @ table) * counted
-            if grad_weight is not None and error.dtype == grad_weight.dtype:
-                grad_weight.addmm_(error.mT, h * counted)
-            elif grad_weight is not None:
-                grad_weight += error.mT @ (h * counted)
+                torch.mul(product(error, table.mT, room=grad), counted, out=grad_hidden[part])
+            if grad_weight is not None:
+                add_product(grad_weight, error, h * counted)
         ctx.save_for_backward(grad_hidden, grad_weight, scale)
         ctx.weight_dtype = weight.dtype
         return total * scale

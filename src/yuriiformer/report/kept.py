@@ -95,5 +95,5 @@ def arm_digest(arm: Arm) -> str:
             numbers.update(len(column).to_bytes(8, "little") + column.tobytes())
         named = [[step, {**values}] for step, values in curves.coefficients]
         told.append([run.config.to_dict(), run.status, run.saved.get("plan"), named])
-        told.append([numbers.hexdigest(), curves.exact])
+        told.append([numbers.hexdigest(), curves.exact, curves.texts])
     return sha256_of_json(told)

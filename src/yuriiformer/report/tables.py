@@ -99,7 +99,8 @@ def csv_text(comparison: Comparison) -> str:
     """One line per run, raw numbers; empty where there is none."""
     rows = [_run_row(each, run) for each in comparison.outcomes for run in each.arm.runs]
     file = io.StringIO()
-    writer = csv.DictWriter(file, list(rows[0]) if rows else ["arm"], lineterminator="\n")
+    names = list(dict.fromkeys(name for row in rows for name in row)) or ["arm"]
+    writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows([{name: _cell(value) for name, value in row.items()} for row in rows])
     return file.getvalue()
@@ -128,7 +129,8 @@ def _run_row(each: Outcome, run: Run) -> dict[str, Any]:
 def _run(run: Run) -> dict[str, Any]:
     seconds = run.curves.seconds
     own = {name: getattr(run, name) for name in RUN}
-    return {**own, "seconds": float(seconds[-1]) if len(seconds) else None}
+    texts = {f"exact:{name}": loss for name, loss in run.texts.items()}
+    return {**own, **texts, "seconds": float(seconds[-1]) if len(seconds) else None}
 
 
 def json_data(comparison: Comparison) -> dict[str, Any]:
@@ -170,6 +172,7 @@ def _arm(comparison: Comparison, each: Outcome) -> dict[str, Any]:
             name: {"baseline": base, "own": own} for name, (base, own) in arm.differs.items()
         },
         **{name: asdict(getattr(each, name)) for name in SUMMARIES},
+        "texts": {name: asdict(found) for name, found in each.texts.items()},
         **{name: getattr(each, name) for name in COSTS},
         "paper": None if figure is None else _paper(figure),
         "runs": [

@@ -16,6 +16,7 @@ from typing import Any
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
 from yuriiformer.comparison.paper_claims import judge_claims
 from yuriiformer.comparison.paper_match import is_papers_arm, match_remark, setting_match
+from yuriiformer.comparison.scaling import Scaling, scaling
 from yuriiformer.comparison.statistics import Difference, Summary, holm, paired, summary
 from yuriiformer.comparison.study import Metric
 from yuriiformer.config import TrainConfig, differences
@@ -141,6 +142,11 @@ class Comparison:
     def claims(self) -> list[Verdict]:
         """On what the paper claims in words, where these runs are its own."""
         return judge_claims(self)
+
+    @cached_property
+    def scaling(self) -> Scaling | None:
+        """How the loss falls with size, where a rule was run at several sizes."""
+        return scaling(self)
 
     @property
     def arms(self) -> list[Arm]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PaperFigure
+from yuriiformer.comparison.scaling import scaling_data
 from yuriiformer.display.columns import aligned, display_width, printable, shortened
 from yuriiformer.report.cells import Cell, Column, ResultTable, paper_figure_of
 from yuriiformer.runs.run import Run
@@ -142,6 +143,7 @@ def json_data(comparison: Comparison) -> dict[str, Any]:
         "seeds": comparison.seeds,
         "metric": comparison.metric,
         "remarks": comparison.remarks,
+        "scaling": None if comparison.scaling is None else scaling_data(comparison.scaling),
         "arms": [_arm(comparison, each) for each in comparison.outcomes],
     }
     return dict(plain(data))

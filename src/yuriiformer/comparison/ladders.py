@@ -147,8 +147,9 @@ def grow_together(fitted: Sequence[Family]) -> str:
         off = d - np.polyval(np.polyfit(n, d, 1), n)
         few = len(np.unique(n)) < 3 or len(np.unique(d)) < 3 or len(family.rungs) < 6
         if few or np.ptp(off) < np.log(APART):
+            ends = list(dict.fromkeys(f"{end:.3g}" for end in (ratio.min(), ratio.max())))
             return (
-                f"Parameters and tokens grow together ({ratio.min():.3g} to {ratio.max():.3g} "
-                f"tokens per parameter): their shares cannot be told apart, {line}"
+                f"Parameters and tokens grow together ({' to '.join(ends)} tokens per parameter): "
+                f"their shares cannot be told apart, {line}"
             )
     return ""

@@ -68,7 +68,6 @@ def trust(fits: Sequence[Fit], targets: Sequence[Target]) -> list[str]:
         said.append(
             f"The paper's {each.name} size in this setting ({each.parameters / 1e6:.0f} M "
             f"parameters, {each.tokens / 1e9:.2g} B tokens) has {beyond:,.0f} times the compute of "
-            f"the largest run, and the ladder spans a factor of {10**measured:,.0f}. {word} The "
-            "band has the noise of the runs, not the doubt about the law's form."
+            f"the largest run, and the ladder spans a factor of {10**measured:,.0f}. {word}"
         )
-    return said
+    return [*said, "Bands have the noise of the runs, not the doubt about the law's form."]

@@ -26,7 +26,8 @@ MADE = "made.json"
 FORM = Each({"from": str, "files": Each(str)})
 DPI = 200
 # Where the code that draws stands: another version of it may draw another figure.
-DRAWN_BY = """report/figures.py report/figures_coefficients.py report/curves.py report/kept.py
+DRAWN_BY = """report/figures.py report/figures_coefficients.py report/figures_scaling.py
+    report/scaling.py report/curves.py report/kept.py
     display/figures.py display/curves.py methods/drawing/equations.py""".split()
 
 

@@ -176,7 +176,7 @@ def scaling_payload(comparison: Comparison) -> dict[str, Any] | None:
             {"name": each.name, "flops": each.flops.get(base, next(iter(each.flops.values())))}
             for each in found.targets
         ],
-        "notes": [*found.refused, *found.said],
+        "notes": found.said,
     }
 
 

@@ -14,7 +14,7 @@ const Charts = (() => {
 
   /** show({lines, window, zoom, onzoom, xLabel, xText, yText, log, xLog, zero, whole, mark, marks,
    * empty}), where xLog says that x are powers of ten; a line is {group, name, label, colour, dash,
-   * width, alpha, x, y, low, high, points}, where points says that only dots are drawn: lines of a group
+   * width, alpha, x, y, low, high, points, smooth}, with dots alone or never: lines of a group
    * (the runs of an arm) share a row in the tooltip and a label, and are emphasised together. */
   class LineChart {
     constructor(host, { height, about }) {
@@ -170,7 +170,7 @@ const Charts = (() => {
       const at = (i, side) => [u.valToPos(x[i], "x", true), u.valToPos(side[i], "y", true)];
       u.ctx.fillStyle = colour || css("--ink");
       // Many bands at once would be mud: then each shows when its line is pointed at.
-      const quiet = this.lines.length > 5 ? 0.03 : 0.14;
+      const quiet = this.lines.filter((line) => line.low).length > 5 ? 0.03 : 0.14;
       u.ctx.globalAlpha = this.near === null ? quiet : this.near === group ? 0.28 : quiet / 3;
       for (let from = 0; from < x.length; from++) {
         if (low[from] === null || high[from] === null) continue;
@@ -197,7 +197,7 @@ const Charts = (() => {
     drawLine(u, line, ratio) {
       const { x, y } = line, [from, to] = this.range(), { ctx } = u;
       const first = Math.max(0, search(x, from) - 1), last = Math.min(x.length - 1, search(x, to));
-      const dots = last - first < Math.min(40, this.width / 16);
+      const dots = !line.smooth && last - first < Math.min(40, this.width / 16);
       this.stroke(u, line, ratio);
       const marks = new Path2D(), path = new Path2D();
       let down = false;

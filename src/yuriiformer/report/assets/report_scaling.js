@@ -2,7 +2,7 @@
 "use strict";
 
 const reportScaling = ({ payload, charts, titled }) => {
-  const { $, el, lineStyle, choice, sample } = Dom;
+  const { $, el, lineStyle, choice } = Dom;
   const { number, short } = Numbers;
   const found = payload.groups.filter((group) => group.scaling);
   if (!found.length) return $("scaling").remove();
@@ -30,7 +30,7 @@ const reportScaling = ({ payload, charts, titled }) => {
       const kept = law.flops.flatMap((flops, i) => (beyond || flops <= last * 1.3 ? [i] : []));
       const pick = (values) => kept.map((i) => values[i]);
       return [...dots, { ...look, x: pick(law.flops).map(Math.log10), y: pick(law.loss),
-        low: pick(law.low), high: pick(law.high), label: rule.label }];
+        low: pick(law.low), high: pick(law.high), label: rule.label, smooth: true }];
     });
   }
 
@@ -45,13 +45,11 @@ const reportScaling = ({ payload, charts, titled }) => {
       xLog: true, marks, xLabel: NAMES[axis], yText: (value) => number(value, 4),
       xText: (x) => `${short(+(10 ** x).toPrecision(3))} ${NAMES[axis]}` });
     $("scaling-beyond").hidden = !(axis === "flops" && scaling.targets.length);
-    $("scaling-key").replaceChildren(...scaling.rules.map((rule) =>
-      el("span", { class: "entry" }, sample(rule.style), rule.label)));
     const names = scaling.targets.map((target) => target.name).join(" and ");
     $("scaling-notes").replaceChildren(...[
       laws ? "Dots: runs. Lines: the fitted laws, with 95 % bands." : "Dots: runs. Lines: means.",
       marks.length ? `Dashed: the paper’s ${names} sizes in this setting.` : null,
-      ...scaling.notes].filter(Boolean).map((text) => el("p", { class: "note" }, text)));
+      ...(marks.length ? scaling.notes : [])].filter(Boolean).map((text) => el("p", { class: "note" }, text)));
   }
 
   charts.scaling = new Charts.LineChart($("scaling-chart"),

@@ -23,7 +23,8 @@ PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Studies</title>
 <style>:root {{ color-scheme: light dark }}
-body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto; padding: 0 1rem }}
+body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto;
+  padding: 0 1rem }}
 </style>
 <h1>Studies</h1>
 {entries}

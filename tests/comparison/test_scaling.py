@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -207,4 +206,3 @@ def test_folders_of_runs_and_archives_say_the_same(tmp_path):
     [runs], [archive] = (collect([folder]) for folder in (suite.path, tmp_path / "archive"))
     assert runs.scaling.fits
     assert json_data(runs)["scaling"] == json_data(archive)["scaling"]
-    shutil.rmtree(suite.path)

@@ -135,11 +135,9 @@ def fit(fitted: Sequence[Family], *, apart: bool, draws: int, seed: int = 0) -> 
         else each.laws.loss(each.family.column("flops"))[0]
         for each in first
     ]
-    runs = sum(len(each.losses) for each in fitted)
-    used = 5 * len(fitted) if apart else 1 + 2 * len(fitted)
-    widened = np.sqrt(runs / max(runs - used, 1))
+    used = 5 if apart else 3  # numbers of a law
     residuals = [
-        (each.losses - line - (each.losses - line).mean()) * widened
+        (each.losses - line - (each.losses - line).mean()) * _widened(len(line), used)
         for each, line in zip(fitted, expected, strict=True)
     ]
     rows = []
@@ -148,6 +146,16 @@ def fit(fitted: Sequence[Family], *, apart: bool, draws: int, seed: int = 0) -> 
     ):
         rows.append(np.concatenate([own, line + drawn]))
     return _laws(fitted, rows, apart=apart)
+
+
+def _widened(runs: int, used: int) -> float:
+    """A law goes nearer to its runs than the true one does, and few runs say little of their own
+    spread: by this factor residuals are too small for 95 % intervals (as with Student's t). The
+    runs of the other rules do not help: they share most of their noise."""
+    from scipy import stats  # noqa: PLC0415
+
+    free = max(runs - used, 1)
+    return float(np.sqrt(runs / free) * stats.t.ppf(0.975, free) / stats.norm.ppf(0.975))
 
 
 def _laws(fitted: Sequence[Family], rows: Sequence[Floats], *, apart: bool) -> list[Fit]:

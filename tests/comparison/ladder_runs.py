@@ -45,7 +45,7 @@ def write_ladder(
             shared = noise * random.standard_normal(seeds)
             for rule, numbers in laws.items():
                 base = preset("cpu-tinystories", get_rule(rule))
-                base = base.with_(d_model=width, n_head=width // 16, context=64, vocab_size=2048)
+                base = base.with_(d_model=width, n_head=4, context=64, vocab_size=2048)
                 base = base.with_(steps=10, eval_every=10)
                 total = plan(base)["all_parameters"]
                 config = base.with_(sequences=round(ratio * total / 640))

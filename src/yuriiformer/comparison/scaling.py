@@ -237,7 +237,7 @@ def scaling_data(found: Scaling) -> dict[str, Any]:
         "laws": [
             {
                 "rule": each.family.label,
-                "scale": float(each.laws.scale[0]),
+                "A": float(np.exp(each.laws.level[0])),
                 **{name: told(number) for name, number in each.numbers().items()},
             }
             for each in found.fits

@@ -29,23 +29,23 @@ class ComputeLaws:
     """L = E + A C^-a, a law per draw: three arrays of the same length."""
 
     floor: Floats
-    scale: Floats  # A^(1/a), the compute at which the loss is E + 1
+    level: Floats  # the logarithm of A
     exponent: Floats
 
     def loss(self, compute: float | Floats) -> Floats:
         """Of each draw (rows) at each compute (columns)."""
-        ratio = np.asarray(compute, dtype=np.float64)[None, ...] / _column(self.scale, compute)
-        return _column(self.floor, compute) + ratio ** -_column(self.exponent, compute)
+        logs = np.log(np.asarray(compute, dtype=np.float64))
+        falling = _column(self.level, compute) - _column(self.exponent, compute) * logs
+        return np.asarray(_column(self.floor, compute) + np.exp(falling))
 
     def compute(self, loss: Floats) -> Floats:
         """Where each draw reaches its loss; infinite where it never does."""
-        above = loss - self.floor
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = self.scale * np.where(above > 0, above, np.nan) ** (-1 / self.exponent)
-        return np.where(above > 0, found, np.inf)
+        above = np.maximum(loss - self.floor, 0.0)
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.exp((self.level - np.log(above)) / self.exponent)
 
     def __getitem__(self, draws: slice) -> ComputeLaws:
-        return ComputeLaws(self.floor[draws], self.scale[draws], self.exponent[draws])
+        return ComputeLaws(self.floor[draws], self.level[draws], self.exponent[draws])
 
 
 def _column(values: Floats, like: float | Floats) -> Floats:
@@ -78,13 +78,13 @@ def fit_compute(computes: Sequence[Floats], losses: Sequence[Floats]) -> list[Co
         points = 9
     laws = []
     for x, y in zip(computes, losses, strict=True):
-        scale, exponent, _ = _power_law(x, y, best[:, None])
-        laws.append(ComputeLaws(best, scale[:, 0], exponent[:, 0]))
+        level, exponent, _ = _power_law(x, y, best[:, None])
+        laws.append(ComputeLaws(best, level[:, 0], exponent[:, 0]))
     return laws
 
 
 def _power_law(compute: Floats, losses: Floats, floors: Floats) -> tuple[Floats, Floats, Floats]:
-    """A^(1/a), a and the summed error of L - E = A C^-a, for every draw and every floor: Gauss and
+    """log A, a and the summed error of L - E = A C^-a, for every draw and every floor: Gauss and
     Newton's method with Huber's weights, from the straight line through the logarithms."""
     middle = float(np.log(compute).mean())
     x = np.log(compute) - middle
@@ -99,7 +99,7 @@ def _power_law(compute: Floats, losses: Floats, floors: Floats) -> tuple[Floats,
         p = p + np.clip(step_p, -1.0, 1.0)
         a = np.clip(a + np.clip(step_a, -0.2, 0.2), LEAST, MOST)
     residual = above - np.exp(p[..., None] - a[..., None] * x)
-    return np.exp(middle + p / a), a, huber(residual).sum(axis=-1)
+    return p + a * middle, a, huber(residual).sum(axis=-1)
 
 
 def _line(x: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats]:
@@ -135,8 +135,8 @@ class SizeLaws:
             share = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))
             a = self.alpha * self.beta / (self.alpha + self.beta)
             A = self.A * share**-self.alpha + self.B * share**self.beta
-            scale = A ** (1 / a) * flops * self.unit[0] * self.unit[1]
-        return ComputeLaws(self.floor, scale, a)
+            level = np.log(A) + a * np.log(flops * self.unit[0] * self.unit[1])
+        return ComputeLaws(self.floor, level, a)
 
 
 def fit_sizes(parameters: Floats, tokens: Floats, losses: Floats) -> SizeLaws:

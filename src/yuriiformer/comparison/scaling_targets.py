@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from yuriiformer.comparison.ladders import Family
 from yuriiformer.comparison.scaling import Estimate, Fit, Target
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.run import count_parameters
@@ -20,26 +21,30 @@ PAPER = {"small": (12, 12, 768), "medium": (24, 16, 1024)}  # layers, heads, wid
 
 def paper_targets(comparison: Comparison, fits: Sequence[Fit]) -> list[Target]:
     """Models of the paper's depth and width with this vocabulary and context, trained on as many
-    tokens as the ladder's line says for their parameters."""
+    tokens as the rule's ladder has for its parameters."""
     base = next((each for each in fits if each.family.baseline), fits[0])
-    n, d = (np.log(base.family.column(name)) for name in ("all", "tokens"))
-    line = np.polyfit(n, d, 1) if np.ptp(n) > 0 else np.array([0.0, d.mean()])
     arms = {arm.label: arm for arm in comparison.arms}
     found = []
     for name, (layers, heads, width) in PAPER.items():
+        sizes: dict[str, tuple[int, float]] = {}
         flops, losses = {}, {}
-        sizes = {}
         for each in fits:
+            label = each.family.label
             model = arms[each.family.rungs[0].arm].first.config.model
             target = replace(model, n_layer=layers, n_head=heads, d_model=width)
-            sizes[each.family.label] = count_parameters(target).all
-            tokens = float(np.exp(np.polyval(line, np.log(sizes[each.family.label]))))
-            flops[each.family.label] = model_work(target).total.both * tokens
-            losses[each.family.label] = Estimate.of(each.laws.loss(flops[each.family.label]))
-        parameters = sizes[base.family.label]
-        tokens = float(np.exp(np.polyval(line, np.log(parameters))))
-        found.append(Target(name, parameters, tokens, flops, losses))
+            parameters = count_parameters(target).all
+            sizes[label] = parameters, _tokens(each.family, parameters)
+            flops[label] = model_work(target).total.both * sizes[label][1]
+            losses[label] = Estimate.of(each.laws.loss(flops[label]))
+        found.append(Target(name, *sizes[base.family.label], flops, losses))
     return found
+
+
+def _tokens(family: Family, parameters: int) -> float:
+    """On the line through the ladder's logarithms."""
+    n, d = (np.log(family.column(name)) for name in ("all", "tokens"))
+    line = np.polyfit(n, d, 1) if np.ptp(n) > 0 else np.array([0.0, d.mean()])
+    return float(np.exp(np.polyval(line, np.log(parameters))))
 
 
 def trust(fits: Sequence[Fit], targets: Sequence[Target]) -> list[str]:

@@ -9,10 +9,10 @@ import pytest
 from scipy.optimize import least_squares, nnls
 
 from tests.comparison.ladder_runs import FLOOR, LAWS, WIDTHS, family, law, write_ladder
-from yuriiformer.comparison.ladders import families, grow_together
+from yuriiformer.comparison.ladders import Rung, families, grow_together
 from yuriiformer.comparison.outcomes import compare_arms
-from yuriiformer.comparison.scaling import Estimate, fit, gain_at, scaling
 from yuriiformer.comparison.scaling import _gains as gains
+from yuriiformer.comparison.scaling import fit, gain_at, scaling
 from yuriiformer.comparison.scaling_laws import (
     HUBER,
     ComputeLaws,
@@ -21,7 +21,12 @@ from yuriiformer.comparison.scaling_laws import (
     huber,
     nonnegative,
 )
+from yuriiformer.comparison.scaling_results import Estimate
+from yuriiformer.comparison.scaling_targets import scaled_parameters, work
+from yuriiformer.costs.flops import model_work
+from yuriiformer.costs.run import count_parameters
 from yuriiformer.report.tables import json_data
+from yuriiformer.training.presets import preset
 
 COMPUTE = np.repeat(np.geomspace(1e13, 4e14, 5), 2)
 
@@ -155,6 +160,20 @@ def test_the_whole_section(tmp_path):
     told = json_data(comparison)["scaling"]
     json.dumps(told)
     assert told["compute_equivalent_gain"][0]["large"]["value"] > 1
+
+
+@pytest.mark.parametrize("rule", ["gd-lie-trotter", "nesterov-lie-trotter", "verlet-ama"])
+def test_the_papers_sizes_are_those_of_a_model(rule):
+    """Parameters and FLOPs from the largest run, against the models themselves."""
+    small = preset("cpu-tinystories", rule).with_(vocab_size=2048, n_layer=6, d_model=96, n_head=3)
+    large = small.with_(n_layer=12, d_model=768, n_head=12).model
+    counts = [count_parameters(each) for each in (small.model, large)]
+    known = {"all": counts[0].all, "blocks": counts[0].paper - 2048 * 96}
+    rung = Rung("", known, 0.0, 0.0, {})
+    assert scaled_parameters(rung, small.model, 12, 768) == pytest.approx(counts[1].all, rel=0.01)
+    ratio = work(large, 12, 768) / work(small.model, 6, 96)
+    told = model_work(large).total.both / model_work(small.model).total.both
+    assert ratio == pytest.approx(told, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from typing import Any
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
 from yuriiformer.comparison.paper_claims import judge_claims
 from yuriiformer.comparison.paper_match import is_papers_arm, match_remark, setting_match
-from yuriiformer.comparison.scaling import Scaling, scaling
+from yuriiformer.comparison.scaling import scaling
+from yuriiformer.comparison.scaling_results import Scaling
 from yuriiformer.comparison.statistics import Difference, Summary, holm, paired, summary
 from yuriiformer.comparison.study import Metric
 from yuriiformer.config import TrainConfig, differences

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from yuriiformer.comparison.ladders import Family
-from yuriiformer.comparison.scaling import Estimate, Fit, Target
-from yuriiformer.costs.flops import model_work
-from yuriiformer.costs.run import count_parameters
+from yuriiformer.comparison.ladders import Family, Rung
+from yuriiformer.comparison.scaling_results import Estimate, Fit, Target
 
 if TYPE_CHECKING:
     from yuriiformer.comparison.outcomes import Comparison
+    from yuriiformer.model.config import ModelConfig
 
-PAPER = {"small": (12, 12, 768), "medium": (24, 16, 1024)}  # layers, heads, width
+PAPER = {"small": (12, 768), "medium": (24, 1024)}  # layers and width
 
 
 def paper_targets(comparison: Comparison, fits: Sequence[Fit]) -> list[Target]:
@@ -25,22 +23,41 @@ def paper_targets(comparison: Comparison, fits: Sequence[Fit]) -> list[Target]:
     base = next((each for each in fits if each.family.baseline), fits[0])
     arms = {arm.label: arm for arm in comparison.arms}
     found = []
-    for name, (layers, heads, width) in PAPER.items():
-        sizes: dict[str, tuple[int, float]] = {}
+    for name, (layers, width) in PAPER.items():
+        sizes: dict[str, tuple[float, float]] = {}
         flops, losses = {}, {}
         for each in fits:
-            label = each.family.label
-            model = arms[each.family.rungs[0].arm].first.config.model
-            target = replace(model, n_layer=layers, n_head=heads, d_model=width)
-            parameters = count_parameters(target).all
-            sizes[label] = parameters, _tokens(each.family, parameters)
-            flops[label] = model_work(target).total.both * sizes[label][1]
-            losses[label] = Estimate.of(each.laws.loss(flops[label]))
+            family, largest = each.family, each.family.rungs[-1]
+            model = arms[largest.arm].first.config.model
+            parameters = scaled_parameters(largest, model, layers, width)
+            tokens = _tokens(family, parameters)
+            per_token = largest.flops / largest.tokens
+            per_token *= work(model, layers, width) / work(model, model.n_layer, model.d_model)
+            sizes[family.label], flops[family.label] = (parameters, tokens), per_token * tokens
+            losses[family.label] = Estimate.of(each.laws.loss(flops[family.label]))
         found.append(Target(name, *sizes[base.family.label], flops, losses))
     return found
 
 
-def _tokens(family: Family, parameters: int) -> float:
+def scaled_parameters(largest: Rung, model: ModelConfig, layers: int, width: int) -> float:
+    """All parameters at another size: blocks grow with depth and the square of the width, tables
+    with the width."""
+    blocks = largest.parameters["blocks"] * layers / model.n_layer * (width / model.d_model) ** 2
+    return (
+        blocks + (largest.parameters["all"] - largest.parameters["blocks"]) * width / model.d_model
+    )
+
+
+def work(model: ModelConfig, layers: int, width: int) -> float:
+    """Training FLOPs per token, up to a factor, without building a model: three times the forward
+    pass, and attention's weights once more (as `costs.flops` counts the paper's oracles)."""
+    calls = model.rule.oracle_calls
+    weights = 6 * width**2 * (4 * calls["attn"] + 8 * calls["mlp"])
+    attention = 14 * model.context * width * calls["attn"]
+    return layers * (weights + attention) + 6 * model.vocab_size * width
+
+
+def _tokens(family: Family, parameters: float) -> float:
     """On the line through the ladder's logarithms."""
     n, d = (np.log(family.column(name)) for name in ("all", "tokens"))
     line = np.polyfit(n, d, 1) if np.ptp(n) > 0 else np.array([0.0, d.mean()])

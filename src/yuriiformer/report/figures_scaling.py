@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from yuriiformer.comparison.ladders import COUNTS, Family
 from yuriiformer.comparison.outcomes import Comparison
-from yuriiformer.comparison.scaling import Scaling
+from yuriiformer.comparison.scaling_results import Scaling
 from yuriiformer.display.figures import (
     INK,
     WIDTH,

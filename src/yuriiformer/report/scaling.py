@@ -9,7 +9,7 @@ import numpy as np
 
 from yuriiformer.comparison.ladders import COUNTS
 from yuriiformer.comparison.outcomes import Comparison
-from yuriiformer.comparison.scaling import Estimate, Fit, Scaling
+from yuriiformer.comparison.scaling_results import Estimate, Fit, Scaling
 from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row, number, signed, size
 from yuriiformer.report.tables import markdown
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PaperFigure
-from yuriiformer.comparison.scaling import scaling_data
+from yuriiformer.comparison.scaling_results import scaling_data
 from yuriiformer.display.columns import aligned, display_width, printable, shortened
 from yuriiformer.report.cells import Cell, Column, ResultTable, paper_figure_of
 from yuriiformer.runs.run import Run

@@ -102,7 +102,7 @@ def trace_suite(
     """Trace the runs of a suite that an archive has too, and write the file beside the archive."""
     known = archived(read_archive(archive))
     record = read_suite(SuiteFolder(suite))
-    data = [Path(record.definition["data"]["folder"])]
+    data = [folder for folder in [Path(record.definition["data"]["folder"])] if folder.is_dir()]
     chosen = [
         each
         for each in record.entries

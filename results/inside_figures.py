@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from results.inside import by_arm
 from yuriiformer.display.figures import (
@@ -91,6 +92,7 @@ def lines(arms: Mapping[str, Runs], panels: Mapping[str, tuple[str, ...]]) -> Fi
                 draw_band(axes, kept, table.min(axis=0), table.max(axis=0), place)
                 shown[arm] = draw_line(axes, kept, table.mean(axis=0), place)
             axes.set_title(title)
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             axes.set_xlabel("layer" if path[0] == "coefficients" else "blocks")
         if shown:
             legend(figure, shown)

@@ -7,35 +7,59 @@ import json
 import pytest
 
 from results import inside, make_reports
-from tests.comparison.suites import command, run
+from tests.comparison.studies import begin
+from tests.training.runs import tales
 from yuriiformer.comparison.archive import write_archive
-from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.record import read_suite
+from yuriiformer.config import TrainConfig
 from yuriiformer.errors import InputError, RunError
+from yuriiformer.training.session import train
 
-ARMS = ("gd-lie-trotter", "nesterov-lie-trotter")
+STUDY = """
+preset = "tales-tiny"
+metric = "exact"
+seeds = [0, 1]
+[settings]
+steps = 4
+d_model = 32
+context = 32
+sequences = 8
+micro_batch = 4
+eval_every = 4
+eval_sequences = 8
+device = "cpu"
+threads = 1
+compile = "off"
+precision = "float32"
+tensorboard = false
+[[arms]]
+label = "plain"
+rule = "gd-lie-trotter"
+[[arms]]
+label = "momentum"
+rule = "nesterov-lie-trotter"
+"""
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     """A suite of two rules and two seeds, and its archive."""
     folder = tmp_path_factory.mktemp("inside")
-    words = command(folder / "suite", "exact=true", "--seeds", "0,1", steps=4)
-    done = run([*words, "--rules", *ARMS])
-    assert done.returncode == 0, done.stderr
+    suite = begin(folder, STUDY)
+    for spec in suite.runs():
+        config = TrainConfig.from_dict(json.loads(spec.config_file.read_text()))
+        train(config, tales(), spec.folder.path)
     (folder / "studies").mkdir()
-    write_archive(read_suite(SuiteFolder(folder / "suite")), folder / "studies" / "small")
-    inside.main([str(folder / "suite"), str(folder / "studies" / "small"), "--sequences", "2"])
+    write_archive(read_suite(suite), folder / "studies" / "small")
+    inside.main([str(suite.path), str(folder / "studies" / "small"), "--sequences", "2"])
     return folder
 
 
 def test_the_numbers_are_those_of_a_trace(home):
     data = inside.read_inside(home / "studies" / "small")
     arms = inside.by_arm(data)
-    assert {arm: [each["seed"] for each in own] for arm, own in arms.items()} == {
-        label: [0, 1] for label in arms
-    }
-    assert len(arms) == 2
+    seeds = {arm: [each["seed"] for each in own] for arm, own in arms.items()}
+    assert seeds == {"plain": [0, 1], "momentum": [0, 1]}
     plain, momentum = arms.values()
     assert list(plain[0]["norms"]) == ["X"]
     assert list(momentum[0]["norms"]) == ["X", "V"]

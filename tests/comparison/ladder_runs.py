@@ -17,9 +17,7 @@ from yuriiformer.training.presets import preset
 FLOOR = 1.6
 LAWS = {  # scale (FLOPs) and exponent
     "gd-lie-trotter": (3e13, 0.15),
-    "gd-table": (2.6e13, 0.15),
     "nesterov-lie-trotter": (2e13, 0.17),
-    "verlet-ama": (2.5e13, 0.16),
 }
 WIDTHS = (48, 64, 96, 128, 160)
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import least_squares, nnls
 
 from tests.comparison.ladder_runs import FLOOR, LAWS, WIDTHS, family, law, write_ladder
-from yuriiformer.comparison.ladders import Rung, families, grow_together
+from yuriiformer.comparison.ladders import Family, Rung, families, grow_together
 from yuriiformer.comparison.outcomes import compare_arms
 from yuriiformer.comparison.scaling import _gains as gains
 from yuriiformer.comparison.scaling import fit, gain_at, scaling
@@ -161,6 +161,50 @@ def test_the_whole_section(tmp_path):
     told = json_data(comparison)["scaling"]
     json.dumps(told)
     assert told["compute_equivalent_gain"][0]["large"]["value"] > 1
+
+
+APART = {"alpha_all": 0.34, "beta_all": 0.28, "E": 1.5}
+
+
+def spread_out(label: str, per_token: float, seed: int, noise: float = 0.002) -> Family:
+    """Three sizes with three numbers of tokens each."""
+    random = np.random.default_rng(seed)
+    rungs = []
+    for n in np.geomspace(1e6, 3e7, 3):
+        for d in np.geomspace(1e7, 1e9, 3):
+            loss = 1.5 + 0.9 * (n / 1e6) ** -0.34 + 0.7 * (d / 1e7) ** -0.28
+            losses = {each: loss + noise * random.standard_normal() for each in (0, 1)}
+            counts = dict.fromkeys(("all", "without_tables", "blocks"), n)
+            rungs.append(Rung(label, counts, d, per_token * n * d, losses))
+    rungs.sort(key=lambda rung: rung.flops)
+    return Family(label, label == "base", rungs)
+
+
+def test_parameters_and_tokens_that_vary_apart_give_both_exponents():
+    """A rule with the same losses at half the FLOPs per token has a gain of two."""
+    made = [spread_out("base", 6.0, seed=3), spread_out("cheap", 3.0, seed=4)]
+    assert grow_together(made) == ""
+    fits = fit(made, apart=True, draws=20)
+    for each in fits:
+        numbers = each.numbers()
+        for name, truth in APART.items():
+            assert numbers[name].value == pytest.approx(truth, abs=0.03)
+            assert numbers[name].low < numbers[name].value < numbers[name].high
+    [gain] = gains(fits)
+    assert gain.large.value == pytest.approx(2, rel=0.1)
+
+
+@pytest.mark.slow
+def test_intervals_of_both_exponents_hold_the_truth_as_often_as_they_say():
+    trials = 40
+    held: dict[str, list[bool]] = {name: [] for name in APART}
+    for seed in range(trials):
+        numbers = fit([spread_out("base", 6.0, seed)], apart=True, draws=60, seed=seed)[0].numbers()
+        for name, truth in APART.items():
+            held[name].append(numbers[name].low <= truth <= numbers[name].high)
+    error = (0.95 * 0.05 / trials) ** 0.5
+    for name, hits in held.items():
+        assert np.mean(hits) > 0.95 - 3 * error, (name, np.mean(hits))
 
 
 @pytest.mark.parametrize("rule", ["gd-lie-trotter", "nesterov-lie-trotter", "verlet-ama"])

@@ -11,7 +11,7 @@ DEMO_JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(2, os.cpu_count() or 1))
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow lint style format demo bench pictures constraints clean
+.PHONY: help install test test-slow lint style format demo bench pictures results constraints clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -57,6 +57,9 @@ bench: install ## side-by-side measurements: the table of benchmarks/README.md (
 pictures: install ## the pictures of the README and the docs (needs chromium)
 	$(BIN)/python docs/make_pictures.py
 
+results: install ## the report pages of the archived studies, in results/pages
+	$(BIN)/python -m results.make_reports
+
 constraints: ## pin what a fresh install resolves to
 	rm -rf .venv-pins && $(PYTHON) -m venv .venv-pins
 	.venv-pins/bin/python -m pip install --quiet torch==2.13.0
@@ -66,5 +69,5 @@ constraints: ## pin what a fresh install resolves to
 	rm -rf .venv-pins
 
 clean: ## remove what make made
-	rm -rf $(VENV) .venv-pins $(OUT) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-pins $(OUT) results/pages .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

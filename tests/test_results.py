@@ -73,3 +73,42 @@ def test_archives_are_whole_small_and_of_one_place(path):
     finished = [entry.run for entry in record.entries if entry.run and entry.run.finished]
     assert finished
     assert all(run.exact is not None for run in finished if not run.diverged)
+
+
+STUDIES = sorted((ROOT / "results" / "tinystories-cpu").glob("*.toml"))
+
+
+@pytest.mark.parametrize("name", ["confirmation", "ladder"])
+def test_what_confirms_has_seeds_that_nothing_was_chosen_on(name):
+    seeds = {path.stem: set(read_study(path).seeds) for path in STUDIES}
+    own = seeds.pop(name)
+    assert not own & set().union(*seeds.values())
+
+
+def test_the_confirmation_has_the_rates_of_the_screening():
+    """And the same share of warmup, in a longer run; arms of both are the same rules."""
+    home = ROOT / "results" / "tinystories-cpu"
+    first, second = (read_study(home / f"{name}.toml") for name in ("screening", "confirmation"))
+    known = {arm.label: arm for arm in first.arms}
+    longer = second.settings["steps"] / first.settings["steps"]
+    for arm in second.arms:
+        before = known[arm.label]
+        assert arm.rule.to_dict() | {"note": ""} == before.rule.to_dict() | {"note": ""}
+        expected = {**before.settings, "warmup": before.settings["warmup"] * longer}
+        assert arm.settings == expected, arm.label
+
+
+def test_the_ladder_has_ten_tokens_per_parameter_of_its_blocks():
+    study = read_study(ROOT / "results" / "tinystories-cpu" / "ladder.toml")
+    plain = [arm for arm in study.arms if arm.rule.name == "gd-lie-trotter"]
+    sizes = {}
+    for arm in plain:
+        config = arm.config(study.preset, 0, study.settings)
+        blocks = 12 * config.model.n_layer * config.model.d_model**2
+        sizes[config.model.n_layer, config.model.d_model] = config.recipe.steps
+        tokens = config.recipe.steps * config.tokens_per_step
+        assert tokens / blocks == pytest.approx(10, rel=0.01)
+    assert len(sizes) == 5
+    for arm in study.arms:  # every rule has the same tokens
+        config = arm.config(study.preset, 0, study.settings)
+        assert config.recipe.steps == sizes[config.model.n_layer, config.model.d_model]

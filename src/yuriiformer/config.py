@@ -18,9 +18,11 @@ from yuriiformer.model.config import ModelConfig, Precision
 from yuriiformer.reading import (
     MOST_BYTES,
     MOST_TOML,
+    file_name,
     gunzipped,
     parse_json,
     parse_toml,
+    problem_of,
     read_file,
 )
 from yuriiformer.sizes import size
@@ -128,13 +130,27 @@ class Validation:
     """Which sequences of the split: the first ones, or spread evenly over it."""
     exact: bool = False
     """After the last step, also the exact loss: every token of the validation split once."""
+    texts: str | None = None
+    """After the last step, also the exact loss on other texts: folders beside the data's, by their
+    names, separated by commas; each prepared with the data's tokeniser."""
 
     def __post_init__(self) -> None:
         _whole(self, "eval_every", least=0)
         _whole(self, "eval_sequences", least=1)
         _choices(self)
-        if self.exact and not self.eval_every:
-            raise ConfigError("exact needs validations: eval_every is 0")
+        for name in ("exact", "texts"):
+            if getattr(self, name) and not self.eval_every:
+                raise ConfigError(f"{name} needs validations: eval_every is 0")
+        names = self.text_names
+        if len(set(names)) < len(names) or any(problem_of(name, file_name) for name in names):
+            raise ConfigError(
+                f"texts={brief(self.texts)} must name folders beside the data's, each once, "
+                "separated by commas, without a path"
+            )
+
+    @property
+    def text_names(self) -> list[str]:
+        return [] if self.texts is None else [name.strip() for name in self.texts.split(",")]
 
 
 @dataclass(frozen=True)

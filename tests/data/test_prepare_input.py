@@ -97,7 +97,9 @@ def test_settings_that_cannot_be():
     with pytest.raises(DataError, match="unknown tokeniser"):
         Settings("gpt5")
     with pytest.raises(DataError, match="val_fraction"):
-        Settings(val_fraction=1.0)
+        Settings(val_fraction=1.1)
+    with pytest.raises(DataError, match="val_fraction must be below 1"):
+        Settings(val_fraction=1.0, split="tail")
     with pytest.raises(DataError, match="split must be one of auto, documents, tail: 'head'"):
         Settings(split="head")
 

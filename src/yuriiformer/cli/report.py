@@ -23,6 +23,7 @@ from yuriiformer.report.downstream import downstream_latex, downstream_table
 from yuriiformer.report.headline import claims_table, headline, hypothesis_table, verdict_lines
 from yuriiformer.report.payload import PAGE, Extras, payload
 from yuriiformer.report.results import result_table
+from yuriiformer.report.scaling import scaling_markdown, scaling_tables
 from yuriiformer.report.tables import csv_text, json_text, markdown, terminal_table
 from yuriiformer.report.tables_latex import latex, latex_document, latex_sizes
 from yuriiformer.runs.folder import RunFolder
@@ -184,6 +185,8 @@ def _tables(comparisons: Sequence[Comparison], out: Path) -> None:
         for name, table in more.items():
             if table is not None:
                 write_text(folder / f"{stem}-{name}.md", markdown(table))
+        if each.scaling is not None:
+            write_text(folder / f"{stem}-scaling.md", scaling_markdown(each))
         tables += [downstream_latex(more["downstream"])] if more["downstream"] else []
     if len(comparisons) > 1 and same_data(comparisons):
         tables.append(latex_sizes(comparisons))
@@ -199,9 +202,9 @@ def _print(comparisons: Sequence[Comparison], samples: dict[str, Any], out: Path
         print(terminal_table(result_table(each), width))
         for verdicts in filter(None, (each.verdicts, each.claims)):
             print("\n".join(verdict_lines(verdicts)) + "\n")
-        tasks = downstream_table(each)
-        if tasks is not None:
-            print(terminal_table(tasks))
+        for table in (downstream_table(each), *scaling_tables(each).values()):
+            if table is not None:
+                print(terminal_table(table))
         for remark in each.remarks:
             print(f"note: {remark}")
     for arm in [arm for each in comparisons for arm in each.arms]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from yuriiformer.comparison.folder import Request, RunSpec, SuiteFolder
 from yuriiformer.comparison.progress import RunProgress, SuiteDisplay, overall
 from yuriiformer.comparison.running import Launch, carry_out, local, printed
 from yuriiformer.comparison.study import Study, read_study
+from yuriiformer.config import Validation
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError, YuriiError, whole_number
 from yuriiformer.report.results import result_table
@@ -176,6 +177,7 @@ def _of_study(flags: Flags, study: Study) -> tuple[Path, Request]:
     baseline = next((arm.slug for arm in study.arms if arm.label == study.baseline), None)
     threads = study.settings.get("threads") or _threads(flags)
     data = _identity(folder)
+    _check_texts(folder, [study.settings, *(arm.settings for arm in study.arms)])
     asked = Request(study.preset, study.arms, study.seeds, data, study.settings, threads, baseline)
     return folder, replace(asked, study=study, init_from=_model(flags))
 
@@ -190,6 +192,7 @@ def _request(flags: Flags, suite: SuiteFolder) -> tuple[Path, Request]:
     folder = _data(flags.data)
     baseline = _baseline(flags.baseline, arms, suite)
     data = _identity(folder)
+    _check_texts(folder, [common, *(arm.settings for arm in arms)])
     asked = Request(flags.preset, arms, seeds, data, common, _threads(flags), baseline)
     return folder, replace(asked, init_from=_model(flags))
 
@@ -204,6 +207,13 @@ def _model(flags: Flags) -> str | None:
 
 def _identity(data: Path) -> dict[str, Any]:
     return {**TokenStore.open(data).identity, "folder": os.path.abspath(data)}
+
+
+def _check_texts(data: Path, settings: Sequence[Mapping[str, Any]]) -> None:
+    """That the other texts which runs are evaluated on are there, before any run begins."""
+    asked = [Validation(texts=each.get("texts")) for each in settings]
+    for name in dict.fromkeys(name for each in asked for name in each.text_names):
+        TokenStore.open(data).text_beside(name)
 
 
 def _all(words: Words) -> list[str]:

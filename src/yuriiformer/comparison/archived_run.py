@@ -79,6 +79,7 @@ FORM: dict[str, Any] = {  # of a run's file
         "val_step": [count],
         "val_loss": NUMBERS,
         "exact": (None, _exact),
+        "texts?": Each(_exact),
         "coefficients": [_moment],
         "coefficients_float32": bool,
     },
@@ -126,6 +127,7 @@ def unpack_run(packed: bytes, path: Path) -> Run:
         exact=None if exact is None else (int(exact[0]), float(exact[1])),
         median_speed=records["median_tokens_per_second"],
         coefficients=_restored(records),
+        texts={name: (int(e[0]), float(e[1])) for name, e in records.get("texts", {}).items()},
     )
     scores = [TaskScore(**{name: each[name] for name in SCORE}) for each in data["scores"]]
     return Run(
@@ -158,6 +160,9 @@ def _content(run: Run) -> dict[str, Any]:
         "exact": None if curves.exact is None else [curves.exact[0], *_texts([curves.exact[1]])],
         **_coefficients([curves.coefficients[i] for i in moments]),
     }
+    if curves.texts:  # only then: archives of other runs stay as they are
+        texts = curves.texts.items()
+        records["texts"] = {name: [step, *_texts([loss])] for name, (step, loss) in texts}
     return {
         **saved,
         "records": records,

@@ -231,6 +231,10 @@ def _check_comparable(runs: Sequence[Run]) -> None:
             if one != two:
                 words = f"{key} {_short(one)} and {_short(two)}"
                 raise RunError(f"{both} trained on different data ({words}): {problem}")
+        one, two = (each.saved["data"].get("texts", {}) for each in (first, run))
+        for name in one.keys() & two.keys():
+            if one[name] != two[name]:
+                raise RunError(f"{both} evaluated on other texts called {name!r}: {problem}")
         for key in ("eval_sequences", "eval_blocks"):
             one, two = (getattr(each.config.validation, key) for each in (first, run))
             if one != two:

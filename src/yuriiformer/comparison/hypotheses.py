@@ -57,8 +57,9 @@ class StudyRecord:
 
     @property
     def hypotheses(self) -> list[Hypothesis]:
+        """Each with its metric."""
         known = Hypothesis.__dataclass_fields__
-        told = self.definition["hypotheses"]
+        told = [{"metric": self.metric, **each} for each in self.definition["hypotheses"]]
         return [Hypothesis(**{name: each[name] for name in known if name in each}) for each in told]
 
     def late(self, kind: str) -> list[Any]:
@@ -139,7 +140,8 @@ def judge(study: StudyRecord, arms: Sequence[Arm]) -> list[Verdict]:
 
 def _test(study: StudyRecord, hypothesis: Hypothesis, arms: Mapping[str, Arm]) -> _Test:
     two = [arms.get(label) for label in (hypothesis.arm, hypothesis.against)]
-    values = [{} if arm is None else arm.values(study.metric) for arm in two]
+    metric = hypothesis.metric or study.metric
+    values = [{} if arm is None else arm.values(metric) for arm in two]
     common = sorted(set(values[0]) & set(values[1]))
     differences = [values[0][seed] - values[1][seed] for seed in common]
     return _Test(hypothesis, differences, _missing(study, two, common))

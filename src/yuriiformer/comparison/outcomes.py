@@ -16,6 +16,8 @@ from typing import Any
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
 from yuriiformer.comparison.paper_claims import judge_claims
 from yuriiformer.comparison.paper_match import is_papers_arm, match_remark, setting_match
+from yuriiformer.comparison.scaling import scaling
+from yuriiformer.comparison.scaling_results import Scaling
 from yuriiformer.comparison.statistics import Difference, Summary, holm, paired, summary
 from yuriiformer.comparison.study import Metric
 from yuriiformer.config import TrainConfig, differences
@@ -23,7 +25,7 @@ from yuriiformer.errors import RunError, did_you_mean
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.methods.rule import Rule
-from yuriiformer.runs.run import Run
+from yuriiformer.runs.run import Run, text_of
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,12 @@ class Arm:
         return any(run.status == "failed" or run.diverged for run in self.runs)
 
     def values(self, metric: str) -> dict[int, float]:
-        """``final``, ``exact``, ``best``, ``best_step``, ``train``, ``tokens_per_second`` by seed,
-        or the accuracy in a task of the paper, in %. Best is of finished runs only, or it would
-        compare runs of different lengths."""
+        """``final``, ``exact``, ``exact:TEXT``, ``best``, ``best_step``, ``train``,
+        ``tokens_per_second`` by seed, or the accuracy in a task of the paper, in %. Best is of
+        finished runs only, or it would compare runs of different lengths."""
         found = {}
         for run in self.runs:
-            value = run.accuracy(metric) if metric in PAPER_TASKS else getattr(run, metric)
+            value = run.accuracy(metric) if metric in PAPER_TASKS else run.loss(metric)
             if value is not None and run.finished:
                 found[run.seed] = float(value)
         return found
@@ -94,6 +96,15 @@ class Outcome:
     best_difference: Difference
     speedup_steps: Speedup
     speedup_time: Speedup
+    texts: dict[str, Summary] = field(default_factory=dict)  # exact losses on other texts
+
+    def of(self, metric: str) -> Summary:
+        """A loss over the seeds, by its name."""
+        name = text_of(metric)
+        if name is not None:
+            return self.texts.get(name, summary([]))
+        found: Summary = getattr(self, metric)
+        return found
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -133,6 +144,11 @@ class Comparison:
         """On what the paper claims in words, where these runs are its own."""
         return judge_claims(self)
 
+    @cached_property
+    def scaling(self) -> Scaling | None:
+        """How the loss falls with size, where a rule was run at several sizes."""
+        return scaling(self)
+
     @property
     def arms(self) -> list[Arm]:
         return [outcome.arm for outcome in self.outcomes]
@@ -140,6 +156,11 @@ class Comparison:
     @property
     def seeds(self) -> list[int]:
         return sorted({run.seed for arm in self.arms for run in arm.runs})
+
+    @property
+    def texts(self) -> list[str]:
+        """The other texts that some run was evaluated on."""
+        return list(dict.fromkeys(name for each in self.outcomes for name in each.texts))
 
     @property
     def papers(self) -> str | None:
@@ -155,8 +176,7 @@ class Comparison:
 
     def primary(self, each: Outcome) -> Summary:
         """What an arm is judged by."""
-        found: Summary = getattr(each, self.metric)
-        return found
+        return each.of(self.metric)
 
     def ranked(self) -> list[Outcome]:
         """Those with a loss, lowest first: by the difference to the baseline over common seeds,
@@ -252,6 +272,10 @@ def _outcome(arm: Arm, base: Arm, tests: int, metric: Metric) -> Outcome:
         best_difference=paired(arm.values("best"), base.values("best"), tests),
         speedup_steps=_speedup(arm, base, lambda run, step: float(step)),
         speedup_time=_speedup(arm, base, lambda run, step: run.curves.seconds_at(step)),
+        texts={
+            name: arm.over_seeds(f"exact:{name}")
+            for name in dict.fromkeys(name for run in arm.runs for name in run.texts)
+        },
     )
 
 

@@ -20,7 +20,7 @@ FOOTNOTE = (
     "the oracles each is: this rule is one of the two figures, MAM / AMA."
 )
 # Fields that are no part of a setting: the paper does not say which sequences it validates on.
-FREE = ("rule", "seed", "exact", "eval_blocks")
+FREE = ("rule", "seed", "exact", "texts", "eval_blocks")
 
 
 @dataclass(frozen=True)

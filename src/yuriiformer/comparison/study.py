@@ -20,6 +20,7 @@ from yuriiformer.comparison.arms import (
     slug,
     vary,
 )
+from yuriiformer.config import Validation
 from yuriiformer.errors import ConfigError, YuriiError, brief, did_you_mean, one_line
 from yuriiformer.methods.references import get_rule, get_rules
 from yuriiformer.methods.rule import Rule
@@ -32,6 +33,7 @@ from yuriiformer.reading import (
     problem_of,
     read_file,
 )
+from yuriiformer.runs.run import text_of
 from yuriiformer.training.presets import PRESETS
 
 Direction = Literal["lower", "higher", "equal"]
@@ -55,6 +57,7 @@ HYPOTHESIS: dict[str, Any] = {
     "direction?": one_of(*get_args(Direction)),
     "difference?": float,
     "family?": str,
+    "metric?": plain_text,
 }
 FORM: dict[str, Any] = {  # of a study's file
     "title?": str,
@@ -74,7 +77,8 @@ FORM: dict[str, Any] = {  # of a study's file
 @dataclass(frozen=True)
 class Hypothesis:
     """A claim about two arms, by their labels. ``difference`` is the smallest of interest, in nats
-    per token; families are corrected for their own number of tests."""
+    per token; families are corrected for their own number of tests. ``metric`` is the study's if
+    not given; ``exact:NAME`` is the exact loss on another text."""
 
     claim: str
     arm: str
@@ -82,6 +86,11 @@ class Hypothesis:
     direction: Direction = "lower"
     difference: float = 0.0
     family: str = "main"
+    metric: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data; a metric that is the study's is left out, as before there were others."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,7 @@ class Study:
             **{name: getattr(self, name) for name in FIXED},
             "seeds": list(self.seeds),
             "arms": [{**arm.entry(), "rule": arm.rule.to_dict()} for arm in self.arms],
-            "hypotheses": [asdict(each) for each in self.hypotheses],
+            "hypotheses": [each.to_dict() for each in self.hypotheses],
         }
 
 
@@ -142,6 +151,8 @@ def _study(path: Path, text: str, data: Mapping[str, Any]) -> Study:
     settings = parse_settings(data.get("settings", {}))
     if metric == "exact":
         settings = {"exact": True, **settings}
+    for each in hypotheses:
+        _check_metric(each, settings, {arm.label: arm for arm in arms})
     return Study(
         path=path,
         text=text,
@@ -253,6 +264,27 @@ def _hypothesis(number: int, entry: Mapping[str, Any], labels: Sequence[str]) ->
             f"{what}: 'equal' needs difference > 0, the largest that still counts as equal"
         )
     return Hypothesis(**{**entry, "difference": size})
+
+
+def _check_metric(
+    hypothesis: Hypothesis, common: Mapping[str, Any], arms: Mapping[str, ArmSpec]
+) -> None:
+    """Check that both arms of a hypothesis are measured by its own metric."""
+    metric = hypothesis.metric
+    if metric is None:
+        return
+    text, known = text_of(metric), get_args(Metric)
+    if text is None and metric not in known:
+        words = f"{', '.join(known)} or exact:TEXT, with TEXT among the setting 'texts'"
+        raise ConfigError(f"the metric {metric!r} of {hypothesis.claim[:40]!r} is not {words}")
+    for label in (hypothesis.arm, hypothesis.against):
+        own = {**common, **arms[label].settings}
+        names = Validation(texts=own.get("texts")).text_names
+        if (text is not None and text not in names) or (metric == "exact" and not own.get("exact")):
+            lacks = "exact = true" if text is None else f"texts = {text!r}"
+            raise ConfigError(
+                f"{hypothesis.claim[:40]!r} is about {metric}, but {label!r} has no setting {lacks}"
+            )
 
 
 def _check_hypotheses(hypotheses: Sequence[Hypothesis], families: Mapping[str, str]) -> None:

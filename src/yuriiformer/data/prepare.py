@@ -51,8 +51,8 @@ class Settings:
         tokenizer: ``gpt2``, ``bytes``, ``bpe:N``, or ``hf:PATH``, a fast tokeniser of Hugging
             Face's library: its ``tokenizer.json``, or the folder that holds it.
         seed: decides which documents are validation.
-        val_fraction: a document is validation when hash(seed, index) falls below this; with
-            ``tail``, this much of each document.
+        val_fraction: a document is validation when hash(seed, index) falls below this (1: all
+            are); with ``tail``, this much of each document.
         end_mark: an end-of-text token ``after`` every document, or only ``between`` documents.
         strict: stop at text that is not valid UTF-8.
         split: hold out whole ``documents``, or the ``tail`` of each. ``auto`` is by document,
@@ -68,8 +68,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         trained_size(self.tokenizer)
-        if not 0 <= self.val_fraction < 1:
-            raise DataError(f"val_fraction must be at least 0 and below 1: {self.val_fraction}")
+        if not 0 <= self.val_fraction <= 1:
+            raise DataError(f"val_fraction must be from 0 to 1: {self.val_fraction}")
+        if self.split == "tail" and self.val_fraction == 1:
+            raise DataError("the tail of a document is a part of it: val_fraction must be below 1")
         if self.split not in get_args(SplitBy):
             raise DataError(f"split must be one of {', '.join(get_args(SplitBy))}: {self.split!r}")
 
@@ -257,7 +259,8 @@ def _write_all(
         if report:
             report(progress, chunk.done, total)
     partial.commit()
-    if not progress.train.documents:
+    whole = settings.val_fraction == 1  # then it is meant
+    if not (progress.val if whole else progress.train).documents:
         raise _no_training_text(progress.val.documents)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from yuriiformer.data.tokenizers import (
     Tokens,
     load_tokenizer,
     padded,
+    same_tokens,
 )
 from yuriiformer.errors import DataError
 from yuriiformer.files import sha256
@@ -114,6 +116,21 @@ class TokenStore:
             raise DataError(f"{self.folder} has no {META}: its tokeniser is not known")
         known = self.meta["tokenizer"]
         return load_tokenizer(known["name"], self.folder, known["end_of_text"])
+
+    def text_beside(self, name: str) -> TokenStore:
+        """Another prepared text, in a folder beside this one; it must have the same tokens."""
+        other = TokenStore.open(Path(os.path.abspath(self.folder)).parent / name)
+        other.check_unchanged()
+        if self.meta is None or other.meta is None:
+            raise DataError(f"the tokeniser of {self.folder} or {other.folder} is not known")
+        own = self.tokenizer()
+        if not same_tokens(own, other.tokenizer()):
+            wanted = own.name if own.to_text() is None else f"hf:{self.folder}"
+            raise DataError(
+                f"{other.folder} has other tokens than {self.folder}: prepare it with --tokenizer "
+                f"{wanted}"
+            )
+        return other
 
     def sequences(
         self, split: Split, starts: NDArray[np.int64], context: int

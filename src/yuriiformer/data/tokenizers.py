@@ -69,6 +69,19 @@ def check_ids(real: int, tokenizer: Tokenizer) -> None:
         )
 
 
+def same_tokens(one: Tokenizer, other: Tokenizer) -> bool:
+    """Whether every id means the same text in both."""
+    if one.vocab_size != other.vocab_size or one.end_of_text != other.end_of_text:
+        return False
+    for token in range(one.vocab_size):
+        texts = one.decode([token]), other.decode([token])
+        # Half a character and the end mark are shown as each library likes.
+        unclear = token == one.end_of_text or any("\ufffd" in text for text in texts)
+        if texts[0] != texts[1] and not unclear:
+            return False
+    return True
+
+
 @cache
 def gpt2_tokenizer() -> Any:
     """GPT-2's encoding, a `tiktoken.Encoding`, from files that lie in an installed package.

@@ -9,7 +9,6 @@ from typing import Any
 
 from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup, short_text
 from yuriiformer.comparison.paper import FOOTNOTE, PaperFigure, paper_figure
-from yuriiformer.comparison.statistics import Summary
 
 NONE = "–"  # a number that does not exist
 
@@ -79,7 +78,7 @@ def lowest(outcomes: Sequence[Outcome], metric: str) -> set[str]:
         return found
     for standard in (True, False):
         sound = [each for each in outcomes if each.arm.standard == standard and not each.arm.broken]
-        means = {each.arm.slug: getattr(each, metric).mean for each in sound}
+        means = {each.arm.slug: each.of(metric).mean for each in sound}
         texts = {slug: f"{mean:.3f}" for slug, mean in means.items() if mean is not None}
         least = min(texts.values(), key=float, default="")
         found |= {slug for slug, text in texts.items() if text == least}
@@ -88,7 +87,7 @@ def lowest(outcomes: Sequence[Outcome], metric: str) -> set[str]:
 
 def loss(metric: str) -> MakeCell:
     def cell(comparison: Comparison, each: Outcome) -> Cell:
-        found: Summary = getattr(each, metric)
+        found = each.of(metric)
         bold = each.arm.slug in lowest(comparison.outcomes, metric)
         if found.mean is None:
             return Cell(NONE, help="No seed has finished.")

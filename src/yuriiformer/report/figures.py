@@ -44,6 +44,7 @@ from yuriiformer.report.curves import (
     time_unit,
 )
 from yuriiformer.report.figures_coefficients import coefficient_paths, coefficients_over_depth
+from yuriiformer.report.figures_scaling import scaling_figure
 from yuriiformer.report.kept import Drawing, arm_digest, comparison_digest, write_drawings
 
 CUT = 0.1  # of the steps: what is left out at the left
@@ -262,3 +263,4 @@ def _of_comparison(comparison: Comparison) -> Iterator[tuple[str, partial[Figure
     yield "ranking", partial(ranking, comparison)
     yield "nesterov-polyak", partial(nesterov_polyak, comparison)
     yield "coefficients", partial(coefficients_over_depth, comparison)
+    yield "scaling", partial(scaling_figure, comparison)

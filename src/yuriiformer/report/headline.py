@@ -11,6 +11,7 @@ from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper_claims import Claim
 from yuriiformer.comparison.study import Hypothesis
 from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row, interval_text, p_cell
+from yuriiformer.runs.run import text_of
 
 SIGNIFICANT = 0.05
 
@@ -196,11 +197,17 @@ def _cells(each: Verdict) -> dict[str, Cell]:
         "difference": Cell(difference, each.difference, help=f"{each.n} common seeds."),
         "p": p_cell(each.p),
         "smallest": Cell(f"{asked.difference:g}", asked.difference),
-        "arms": Cell(f"{asked.arm} {words} {asked.against}", asked.arm),
+        "arms": Cell(f"{asked.arm} {words} {asked.against}{_where_else(asked)}", asked.arm),
         "family": Cell(asked.family, asked.family),
         "why": Cell(each.reason or NONE, each.reason or None),
         "where": _place(asked),
     }
+
+
+def _where_else(asked: Hypothesis) -> str:
+    """The text that a hypothesis is about, where it is another than the validation split."""
+    text = text_of(asked.metric or "")
+    return "" if text is None else f", on {text}"
 
 
 def _place(asked: Hypothesis) -> Cell:

@@ -26,7 +26,8 @@ MADE = "made.json"
 FORM = Each({"from": str, "files": Each(str)})
 DPI = 200
 # Where the code that draws stands: another version of it may draw another figure.
-DRAWN_BY = """report/figures.py report/figures_coefficients.py report/curves.py report/kept.py
+DRAWN_BY = """report/figures.py report/figures_coefficients.py report/figures_scaling.py
+    report/scaling.py report/curves.py report/kept.py
     display/figures.py display/curves.py methods/drawing/equations.py""".split()
 
 
@@ -95,5 +96,5 @@ def arm_digest(arm: Arm) -> str:
             numbers.update(len(column).to_bytes(8, "little") + column.tobytes())
         named = [[step, {**values}] for step, values in curves.coefficients]
         told.append([run.config.to_dict(), run.status, run.saved.get("plan"), named])
-        told.append([numbers.hexdigest(), curves.exact])
+        told.append([numbers.hexdigest(), curves.exact, curves.texts])
     return sha256_of_json(told)

@@ -30,11 +30,13 @@ from yuriiformer.report.headline import (
     hypothesis_table,
 )
 from yuriiformer.report.results import result_table
+from yuriiformer.report.scaling import scaling_payload, scaling_tables
 from yuriiformer.report.tables import plain
 from yuriiformer.runs.metrics import Curves
 from yuriiformer.runs.run import Run
 
-SCRIPTS = "report_table.js report_curves.js report_coefficients.js report_text.js report.js"
+SCRIPTS = """report_table.js report_curves.js report_scaling.js report_coefficients.js
+    report_text.js report.js"""
 PAGE = Page("report", "report.html", ("report.css",), tuple(SCRIPTS.split()))
 SIGMAS = (0, 10, 50, 200)  # steps
 BUCKETS, SMOOTH_BUCKETS = 150, 80  # of a raw and a smoothed curve, up to four points each
@@ -117,6 +119,7 @@ def _group(comparison: Comparison, samples: Samples) -> dict[str, Any]:
         "baseline": base.slug,
         "table": result_table(comparison).to_payload(),
         "tables_extra": _extra_tables(comparison),
+        "scaling": scaling_payload(comparison),
         "ranking": [
             {
                 "arm": each.arm.slug,
@@ -134,6 +137,7 @@ def _extra_tables(comparison: Comparison) -> list[dict[str, Any]]:
         HYPOTHESES: hypothesis_table(comparison),
         CLAIMS: claims_table(comparison),
         TITLE: downstream_table(comparison),
+        **scaling_tables(comparison),
     }
     made = [(title, table) for title, table in tables.items() if table is not None]
     return [{"title": title, "note": " ".join(t.footnotes), **t.to_payload()} for title, t in made]

@@ -25,13 +25,14 @@ class ResultColumn(Column):
 
 def result_table(comparison: Comparison) -> ResultTable:
     """A row for each arm, in their order."""
+    columns = _columns(comparison)
     rows = [
-        Row(each.arm.slug, {column.key: column.cell(comparison, each) for column in COLUMNS})
+        Row(each.arm.slug, {column.key: column.cell(comparison, each) for column in columns})
         for each in comparison.outcomes
     ]
     shown = [
         replace(column, help=column.help.replace("{metric}", comparison.metric.capitalize()))
-        for column in COLUMNS
+        for column in columns
         if not column.optional or not all(row.cells[column.key].empty for row in rows)
     ]
     kept = tuple(Row(r.arm_slug, {each.key: r.cells[each.key] for each in shown}) for r in rows)
@@ -39,8 +40,18 @@ def result_table(comparison: Comparison) -> ResultTable:
     return ResultTable(tuple(shown), kept, (FOOTNOTE,) if unclear else ())
 
 
+def _columns(comparison: Comparison) -> list[ResultColumn]:
+    """Those of every comparison, and after Exact one for each other text."""
+    place = 1 + next(n for n, column in enumerate(COLUMNS) if column.key == "exact")
+    texts = [
+        _loss(f"exact:{name}", f"The same over the validation split of {name}.", drop=1)
+        for name in comparison.texts
+    ]
+    return [*COLUMNS[:place], *texts, *COLUMNS[place:]]
+
+
 def _loss(metric: str, help: str, **more: Any) -> ResultColumn:
-    cell, title = cells.loss(metric), metric.capitalize()
+    cell, title = cells.loss(metric), metric.capitalize().replace(":", ", ")
     return ResultColumn(metric, title, help, lower_is_better=True, cell=cell, **more)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PaperFigure
+from yuriiformer.comparison.scaling_results import scaling_data
 from yuriiformer.display.columns import aligned, display_width, printable, shortened
 from yuriiformer.report.cells import Cell, Column, ResultTable, paper_figure_of
 from yuriiformer.runs.run import Run
@@ -99,7 +100,8 @@ def csv_text(comparison: Comparison) -> str:
     """One line per run, raw numbers; empty where there is none."""
     rows = [_run_row(each, run) for each in comparison.outcomes for run in each.arm.runs]
     file = io.StringIO()
-    writer = csv.DictWriter(file, list(rows[0]) if rows else ["arm"], lineterminator="\n")
+    names = list(dict.fromkeys(name for row in rows for name in row)) or ["arm"]
+    writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows([{name: _cell(value) for name, value in row.items()} for row in rows])
     return file.getvalue()
@@ -128,7 +130,8 @@ def _run_row(each: Outcome, run: Run) -> dict[str, Any]:
 def _run(run: Run) -> dict[str, Any]:
     seconds = run.curves.seconds
     own = {name: getattr(run, name) for name in RUN}
-    return {**own, "seconds": float(seconds[-1]) if len(seconds) else None}
+    texts = {f"exact:{name}": loss for name, loss in run.texts.items()}
+    return {**own, **texts, "seconds": float(seconds[-1]) if len(seconds) else None}
 
 
 def json_data(comparison: Comparison) -> dict[str, Any]:
@@ -140,6 +143,7 @@ def json_data(comparison: Comparison) -> dict[str, Any]:
         "seeds": comparison.seeds,
         "metric": comparison.metric,
         "remarks": comparison.remarks,
+        "scaling": None if comparison.scaling is None else scaling_data(comparison.scaling),
         "arms": [_arm(comparison, each) for each in comparison.outcomes],
     }
     return dict(plain(data))
@@ -170,6 +174,7 @@ def _arm(comparison: Comparison, each: Outcome) -> dict[str, Any]:
             name: {"baseline": base, "own": own} for name, (base, own) in arm.differs.items()
         },
         **{name: asdict(getattr(each, name)) for name in SUMMARIES},
+        "texts": {name: asdict(found) for name, found in each.texts.items()},
         **{name: getattr(each, name) for name in COSTS},
         "paper": None if figure is None else _paper(figure),
         "runs": [

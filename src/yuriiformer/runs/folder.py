@@ -26,6 +26,7 @@ CONFIG: dict[str, Any] = {  # the form of config.json
         "source?": plain_text,
         "train_documents?": count,
         "val_documents?": count,
+        "texts?": Each(Each((int, str))),  # others that are evaluated: their identity
     },
     "resolved": dict,
     "plan?": Each((int, float, None)),

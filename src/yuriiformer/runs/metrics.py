@@ -26,6 +26,7 @@ RECORD: dict[str, Any] = {  # the form of a line
     "loss?": number_or_text,
     "val_loss?": number_or_text,
     "exact_loss?": number_or_text,
+    "text_losses?": Each(number_or_text),
     "lr?": Each(number_or_text),
     "timing?": Each(number_or_text),
     "coefficients?": Each([number_or_text]),
@@ -178,6 +179,7 @@ class Curves:
     exact: tuple[int, float] | None  # a step, and the loss over the whole split after it
     median_speed: float | None  # of all steps, also where the others are thinned
     coefficients: list[tuple[int, dict[str, list[float]]]] = field(repr=False)
+    texts: dict[str, tuple[int, float]] = field(default_factory=dict)  # as exact, on other texts
 
     def seconds_at(self, step: float) -> float | None:
         """Time until a step was done."""
@@ -192,6 +194,7 @@ def read_curves(path: Path) -> Curves:
     validations: list[tuple[int, float]] = []
     coefficients = []
     exact = None
+    texts: dict[str, tuple[int, float]] = {}
     for record, _ in _records(path) if path.exists() else ():
         step = record["step"]
         timing = record.get("timing") or {}
@@ -202,6 +205,8 @@ def read_curves(path: Path) -> Curves:
             validations.append((step, _number(record["val_loss"])))
         if "exact_loss" in record:
             exact = (step, _number(record["exact_loss"]))
+        for name, loss in record.get("text_losses", {}).items():
+            texts[name] = (step, _number(loss))
         if record.get("coefficients"):
             parts = record["coefficients"].items()
             numbers = {name: [*map(_number, part)] for name, part in parts}
@@ -219,6 +224,7 @@ def read_curves(path: Path) -> Curves:
         exact=exact,
         median_speed=float(np.median(speeds)) if len(speeds) else None,
         coefficients=coefficients,
+        texts=texts,
     )
 
 

@@ -101,8 +101,22 @@ class Run:
     @property
     def exact(self) -> float | None:
         """The same over the whole validation split, where that was computed."""
-        exact = self.curves.exact
+        return self._at_the_end(self.curves.exact)
+
+    @property
+    def texts(self) -> dict[str, float | None]:
+        """The same over other texts, by their names."""
+        return {name: self._at_the_end(each) for name, each in self.curves.texts.items()}
+
+    def _at_the_end(self, exact: tuple[int, float] | None) -> float | None:
         return None if exact is None or exact[0] != self.steps else _finite(exact[1])
+
+    def loss(self, metric: str) -> float | None:
+        """``final``, ``exact``, ``best`` or another of its numbers by name; ``exact:NAME`` is the
+        exact loss on another text."""
+        name = text_of(metric)
+        value: float | None = getattr(self, metric) if name is None else self.texts.get(name)
+        return value
 
     @property
     def best(self) -> float | None:
@@ -153,6 +167,12 @@ class Run:
         """The first step with a validation loss that low."""
         hits = np.flatnonzero(self.curves.val_loss <= loss)
         return int(self.curves.val_step[hits[0]]) if len(hits) else None
+
+
+def text_of(metric: str) -> str | None:
+    """The text that a metric ``exact:NAME`` is of; None for another metric."""
+    kind, colon, name = metric.partition(":")
+    return name if colon and kind == "exact" else None
 
 
 def _finite(value: float) -> float | None:

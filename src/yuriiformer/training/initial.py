@@ -9,7 +9,7 @@ from typing import Any
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.data.store import TokenStore
-from yuriiformer.data.tokenizers import Tokenizer
+from yuriiformer.data.tokenizers import Tokenizer, same_tokens
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.evaluation.validation import Windows, protocol_windows
 from yuriiformer.model.config import ModelConfig
@@ -89,7 +89,7 @@ def check_vocabulary(store: TokenStore, source: LoadedModel) -> None:
     fits = size <= has.real_vocab if store.meta is None else size == has.real_vocab
     ours = source.with_model or source.tokenizer
     if fits and ours is not None and theirs is not None:
-        fits = _same_tokens(ours, theirs)
+        fits = same_tokens(ours, theirs)
     if not fits:
         known = "another tokeniser" if theirs is None else f"the tokeniser {theirs.name}"
         raise ConfigError(
@@ -97,19 +97,6 @@ def check_vocabulary(store: TokenStore, source: LoadedModel) -> None:
             f"{source.path} ({has.real_vocab:,}): prepare the text with --tokenizer "
             f"{_reference(source, ours)}"
         )
-
-
-def _same_tokens(one: Tokenizer, other: Tokenizer) -> bool:
-    """Whether every id means the same text in both."""
-    if one.vocab_size != other.vocab_size or one.end_of_text != other.end_of_text:
-        return False
-    for token in range(one.vocab_size):
-        texts = one.decode([token]), other.decode([token])
-        # Half a character and the end mark are shown as each library likes.
-        unclear = token == one.end_of_text or any("\ufffd" in text for text in texts)
-        if texts[0] != texts[1] and not unclear:
-            return False
-    return True
 
 
 def _reference(source: LoadedModel, tokenizer: Tokenizer | None) -> str:

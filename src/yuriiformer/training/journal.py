@@ -132,6 +132,8 @@ def scalars(record: Record) -> dict[str, float]:
     for name in ("loss", "val_loss", "exact_loss", "grad_norm", "skipped"):
         if isinstance(record.get(name), int | float):
             found[GROUPS.get(name, f"run/{name}")] = record[name]
+    for name, loss in record.get("text_losses", {}).items():
+        found[f"{GROUPS['exact_loss']}/{name}"] = loss
     for name, rate in record.get("lr", {}).items():
         found[f"lr/{name}"] = rate
     for name, layers in record.get("coefficients", {}).items():

@@ -76,6 +76,12 @@ class Setting:
             return None
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What is known of the data, and of the other texts that are evaluated."""
+        texts = {name: each.identity for name, each in self.batches.texts.items()}
+        return {**self.store.facts, **({"texts": texts} if texts else {})}
+
+    @property
     def resolved(self) -> dict[str, Any]:
         """What is not in the configuration and may still change a number's last digits."""
         device = self.processes.device
@@ -239,7 +245,7 @@ def _begin(
     check_space(folder.checkpoints, costs.weights + costs.optimizer, costs.weights)
     now = {
         "config": here.config.to_dict(),
-        "data": {**here.store.facts, "folder": os.path.abspath(here.store.folder)},
+        "data": {**here.facts, "folder": os.path.abspath(here.store.folder)},
         "resolved": here.resolved,
         "plan": asdict(costs),
         **told,

@@ -57,6 +57,7 @@ class Batches:
                 )
             except DataError as error:
                 raise DataError(f"{error}: prepare more text, or --eval-every 0") from None
+        self.texts = {name: store.text_beside(name) for name in config.validation.text_names}
 
     def training(self, step: int) -> list[MicroBatch]:
         """This process's micro-batches of a step.
@@ -77,10 +78,11 @@ class Batches:
             step, process=rank, processes=size, micro_batch=self.micro_batch
         )
 
-    def validation(self, *, exact: bool) -> tuple[Iterator[Batch], int]:
-        """This process's part of the validation (by the protocol, or exact) in micro-batches, and
-        how many of them every process has at least."""
-        windows = exact_windows(self.store, self.context) if exact else self.validated
+    def validation(self, *, exact: bool, text: str | None = None) -> tuple[Iterator[Batch], int]:
+        """This process's part of the validation (by the protocol, or exact, perhaps on another
+        text) in micro-batches, and how many of them every process has at least."""
+        store = self.store if text is None else self.texts[text]
+        windows = exact_windows(store, self.context) if exact else self.validated
         assert windows is not None
         rank, size, device = self.processes.rank, self.processes.size, self.processes.device
         common = -(-(len(windows.starts) // size) // self.micro_batch)

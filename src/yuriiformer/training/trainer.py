@@ -129,7 +129,7 @@ class Trainer:
         last = record["step"] == self.config.recipe.steps
         self.state.pending = None
         if every and (record["step"] % every == 0 or last):
-            losses = self._losses(exact=last and self.config.validation.exact)
+            losses = self._losses(last=last)
             if losses is None:
                 self.state.pending = record
                 return False
@@ -142,19 +142,25 @@ class Trainer:
             self._judge(record["step"], record["val_loss"])
         return True
 
-    def _losses(self, *, exact: bool) -> Record | None:
+    def _losses(self, *, last: bool) -> Record | None:
         """Of a validation; None if some process was asked to stop meanwhile."""
+        asked = self.config.validation
         found: Record = {}
-        for name in ("val_loss", "exact_loss") if exact else ("val_loss",):
+        for name in ("val_loss", "exact_loss") if last and asked.exact else ("val_loss",):
             loss = self._validate(exact=name == "exact_loss")
             if loss is None:
                 return None
             found[name] = loss
+        for text in asked.text_names if last else ():
+            loss = self._validate(exact=True, text=text)
+            if loss is None:
+                return None
+            found.setdefault("text_losses", {})[text] = loss
         return found
 
-    def _validate(self, *, exact: bool) -> float | None:
+    def _validate(self, *, exact: bool, text: str | None = None) -> float | None:
         """The mean loss over all processes' batches; None if some process was asked to stop."""
-        batches, common = self.batches.validation(exact=exact)
+        batches, common = self.batches.validation(exact=exact, text=text)
         asked = 0
 
         def stop() -> bool:

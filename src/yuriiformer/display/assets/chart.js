@@ -6,14 +6,15 @@ them, while runs measured against tokens, FLOPs or time each have their own. */
 
 const Charts = (() => {
   const { el, empty, css, key, FONT, textWidth, shorten } = Dom;
-  const { tickText, logTicks, search, valueAt, spread, mean } = Numbers;
+  const { tickText, logTicks, decadeTicks, powerText, search, valueAt, spread, mean } = Numbers;
   const MOST_LABELS = 8;
   const LABEL_GAP = 15;
   const HALF = 10; // rows of a tip, before and after the nearest line's
   const live = new Set();
 
-  /** show({lines, window, zoom, onzoom, xLabel, xText, yText, log, zero, whole, mark, empty}); a
-   * line is {group, name, label, colour, dash, width, alpha, x, y, low, high}: lines of a group
+  /** show({lines, window, zoom, onzoom, xLabel, xText, yText, log, xLog, zero, whole, mark, marks,
+   * empty}), where xLog says that x are powers of ten; a line is {group, name, label, colour, dash,
+   * width, alpha, x, y, low, high, points, smooth}, with dots alone or never: lines of a group
    * (the runs of an arm) share a row in the tooltip and a label, and are emphasised together. */
   class LineChart {
     constructor(host, { height, about }) {
@@ -59,7 +60,7 @@ const Charts = (() => {
       const axis = { stroke: () => css("--muted"), font: FONT, labelFont: FONT,
         grid: { stroke: () => css("--grid"), width: 1, filter: (u, s) => s },
         ticks: { show: false, filter: (u, s) => s }, filter: (u, s) => s };
-      const { log, whole, xLabel } = this.shown;
+      const { log, whole, xLabel, xLog } = this.shown;
       const step = (s) => (s.length > 1 ? s[1] - s[0] : s[0]);
       const plain = (s) => s.map((v) => String(+v.toPrecision(3)));
       const even = (s) => s.length < 3 || Math.abs(s[2] - 2 * s[1] + s[0]) < step(s) * 1e-6;
@@ -75,7 +76,8 @@ const Charts = (() => {
         axes: [
           { ...axis, label: xLabel, labelSize: 22, labelGap: 0, size: 28, space: 64,
             ...(whole && { incrs: [1, 2, 5, 10, 20, 50, 100] }),
-            values: (u, s) => s.map((v) => tickText(v, step(s))) },
+            ...(xLog && { splits: (u, i, low, high) => decadeTicks(low, high, this.width / 90) }),
+            values: (u, s) => s.map((v) => (xLog ? powerText(10 ** v) : tickText(v, step(s)))) },
           { ...axis, space: 38, gap: 6,
             size: (u, texts) => 16 + Math.max(20, ...(texts || []).map((t) => textWidth(t))),
             ...(log && { splits: (u, i, low, high) => logTicks(low, high) }),
@@ -134,7 +136,8 @@ const Charts = (() => {
       ctx.rect(left - ratio, top - 2 * ratio, width + 4 * ratio, height + 4 * ratio);
       ctx.clip();
       if (this.shown.zero) this.drawZero(u, ratio);
-      if ((this.shown.mark ?? null) !== null) this.drawMark(u, ratio);
+      for (const x of this.shown.marks || [this.shown.mark ?? null])
+        if (x !== null) this.drawMark(u, ratio, x);
       for (const line of this.lines) if (line.low) this.drawBand(u, line);
       for (const line of this.lines) if (line.group !== this.near) this.drawLine(u, line, ratio);
       for (const line of this.lines) if (line.group === this.near) this.drawLine(u, line, ratio);
@@ -152,8 +155,8 @@ const Charts = (() => {
     }
 
     /** An x the page speaks of elsewhere too. */
-    drawMark(u, ratio) {
-      const x = u.valToPos(this.shown.mark, "x", true), { ctx, bbox } = u;
+    drawMark(u, ratio, at) {
+      const x = u.valToPos(at, "x", true), { ctx, bbox } = u;
       Object.assign(ctx, { strokeStyle: css("--muted"), lineWidth: ratio });
       ctx.setLineDash([4 * ratio, 3 * ratio]);
       ctx.beginPath();
@@ -167,7 +170,7 @@ const Charts = (() => {
       const at = (i, side) => [u.valToPos(x[i], "x", true), u.valToPos(side[i], "y", true)];
       u.ctx.fillStyle = colour || css("--ink");
       // Many bands at once would be mud: then each shows when its line is pointed at.
-      const quiet = this.lines.length > 5 ? 0.03 : 0.14;
+      const quiet = this.lines.filter((line) => line.low).length > 5 ? 0.03 : 0.14;
       u.ctx.globalAlpha = this.near === null ? quiet : this.near === group ? 0.28 : quiet / 3;
       for (let from = 0; from < x.length; from++) {
         if (low[from] === null || high[from] === null) continue;
@@ -194,7 +197,7 @@ const Charts = (() => {
     drawLine(u, line, ratio) {
       const { x, y } = line, [from, to] = this.range(), { ctx } = u;
       const first = Math.max(0, search(x, from) - 1), last = Math.min(x.length - 1, search(x, to));
-      const dots = last - first < Math.min(40, this.width / 16);
+      const dots = !line.smooth && last - first < Math.min(40, this.width / 16);
       this.stroke(u, line, ratio);
       const marks = new Path2D(), path = new Path2D();
       let down = false;
@@ -207,7 +210,7 @@ const Charts = (() => {
         marks.moveTo(px, py);
         marks.arc(px, py, (0.6 + line.width * 0.75) * ratio, 0, 7);
       }
-      ctx.stroke(path);
+      if (!line.points) ctx.stroke(path);
       ctx.fill(marks);
       ctx.globalAlpha = 1;
       ctx.setLineDash([]);

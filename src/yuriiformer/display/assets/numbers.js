@@ -47,6 +47,25 @@ const Numbers = (() => {
     return ticks;
   }
 
+  /** Exponents of ten for about so many ticks: 1–2–5, or whole decades where there are many. */
+  function decadeTicks(low, high, count) {
+    const fine = logTicks(10 ** low, 10 ** high).map(Math.log10);
+    if (fine.length <= count) return fine;
+    const step = Math.max(1, Math.ceil((high - low) / count)), ticks = [];
+    for (let n = Math.ceil(low / step) * step; n <= high; n += step) ticks.push(n);
+    return ticks;
+  }
+
+  /** 500k, 2M, 5B; from there on as powers of ten. */
+  function powerText(value) {
+    const [size, unit] = [[1e9, "B"], [1e6, "M"], [1e3, "k"], [1, ""]].find(([s]) => value >= s)
+      || [1, ""];
+    if (value < 1e12) return `${+(value / size).toPrecision(2)}${unit}`;
+    const power = Math.floor(Math.log10(value) + 1e-9), digit = Math.round(value / 10 ** power);
+    const raised = [...String(power)].map((d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d]).join("");
+    return digit === 1 ? `10${raised}` : `${digit}·10${raised}`;
+  }
+
   /** First index whose x is at least the value. */
   function search(x, value) {
     let low = 0, high = x.length;
@@ -81,5 +100,6 @@ const Numbers = (() => {
 
   const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 
-  return { number, signed, short, tickText, niceTicks, logTicks, search, valueAt, spread, mean };
+  return { number, signed, short, tickText, niceTicks, logTicks, decadeTicks, powerText,
+    search, valueAt, spread, mean };
 })();

@@ -17,6 +17,7 @@ const report = (() => {
   }
 
   reportResults(page);
+  reportScaling(page); // before the links, which name its section if it stays
   header(); // after the results, whose sections its links name
   page.set = reportCurves(page);
   reportCoefficients(page);

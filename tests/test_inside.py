@@ -1,0 +1,104 @@
+"""Traces kept beside an archive, the figures drawn from them, and the pages of all archives."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from results import inside, make_reports
+from tests.comparison.studies import begin
+from tests.training.runs import tales
+from yuriiformer.comparison.archive import write_archive
+from yuriiformer.comparison.record import read_suite
+from yuriiformer.config import TrainConfig
+from yuriiformer.errors import InputError, RunError
+from yuriiformer.training.session import train
+
+STUDY = """
+preset = "tales-tiny"
+metric = "exact"
+seeds = [0, 1]
+[settings]
+steps = 4
+d_model = 32
+context = 32
+sequences = 8
+micro_batch = 4
+eval_every = 4
+eval_sequences = 8
+device = "cpu"
+threads = 1
+compile = "off"
+precision = "float32"
+tensorboard = false
+[[arms]]
+label = "plain"
+rule = "gd-lie-trotter"
+[[arms]]
+label = "momentum"
+rule = "nesterov-lie-trotter"
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A suite of two rules and two seeds, and its archive."""
+    folder = tmp_path_factory.mktemp("inside")
+    suite = begin(folder, STUDY)
+    for spec in suite.runs():
+        config = TrainConfig.from_dict(json.loads(spec.config_file.read_text()))
+        train(config, tales(), spec.folder.path)
+    (folder / "studies").mkdir()
+    write_archive(read_suite(suite), folder / "studies" / "small")
+    inside.main([str(suite.path), str(folder / "studies" / "small"), "--sequences", "2"])
+    return folder
+
+
+def test_the_numbers_are_those_of_a_trace(home):
+    data = inside.read_inside(home / "studies" / "small")
+    arms = inside.by_arm(data)
+    seeds = {arm: [each["seed"] for each in own] for arm, own in arms.items()}
+    assert seeds == {"plain": [0, 1], "momentum": [0, 1]}
+    plain, momentum = arms.values()
+    assert list(plain[0]["norms"]) == ["X"]
+    assert list(momentum[0]["norms"]) == ["X", "V"]
+    layers = len(momentum[0]["coefficients"]["mu"])
+    assert plain[0]["coefficients"] == {}
+    for each in data["runs"]:
+        assert 0 < each["straightness"] <= 1
+        assert 0 <= each["effective_depth"] <= layers
+        assert each["turning"][:2] == [None, None]  # the first block has none before it
+        assert all(0 <= turn <= 180 for turn in each["turning"][2:])
+        assert len(each["norms"]["X"]) == layers + 1
+    # The last row of the lens is the model's own loss, on other sequences than the archive's.
+    assert data["runs"][0]["lens_loss"][-1] == pytest.approx(data["runs"][0]["loss"], abs=0.5)
+
+
+def test_a_changed_file_and_other_runs_are_noticed(home, tmp_path):
+    archive = home / "studies" / "small"
+    path = inside.inside_file(archive)
+    text = path.read_text()
+    data = json.loads(text)
+    data["runs"][0]["straightness"] /= 2
+    try:
+        path.write_text(json.dumps(data))
+        with pytest.raises(RunError, match="checksum does not fit"):
+            inside.read_inside(archive)
+    finally:
+        path.write_text(text)
+    with pytest.raises(InputError, match="no such runs: none of these"):
+        inside.trace_suite(home / "suite", archive, ["none of these"], [], 1)
+
+
+def test_pages_and_figures_of_every_archive(home, tmp_path):
+    made = make_reports.make(make_reports.archives(home), tmp_path)
+    assert made == [tmp_path / "studies" / "small" / "report.html"]
+    index = (tmp_path / "index.html").read_text()
+    figures = sorted(path.stem for path in (tmp_path / "studies" / "small-inside").iterdir())
+    assert figures == sorted(
+        ["straightness", "effective_depth", "turning", "lens_loss", "norms", "coefficients"]
+    )
+    for path in (made[0], *tmp_path.glob("studies/small-inside/*.png")):
+        assert f'href="{path.relative_to(tmp_path).as_posix()}"' in index
+        assert path.stat().st_size > 1000

@@ -1,8 +1,8 @@
 """The one interpreter: runs any rule's block on tensors.
 
-It walks the rule's steps; nothing here depends on a rule's name. The order of
-floating-point operations is the order of the text, so a block written out by hand gives the same
-bits.
+`evaluation` walks the rule's steps; here is what its functions mean to torch. Nothing depends on a
+rule's name. The order of floating-point operations is the order of the text, so a block written out
+by hand gives the same bits.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from yuriiformer.errors import InputError
+from yuriiformer.methods import evaluation
+from yuriiformer.methods.evaluation import LAYER_NORM_EPS, run_steps
 from yuriiformer.methods.parse import ELEMENTWISE
 from yuriiformer.methods.passes import Program, Step
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
-from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number
+from yuriiformer.methods.tree import Call, Expr
 
 Oracle = Callable[[Tensor, int], Tensor]  # (argument, number of the call in the block) -> answer
 Norm = Callable[[Tensor], Tensor]
 Value = Tensor | float
 Observer = Callable[[Step, Tensor, Tensor | None], None]
 """Called after every step with the step, its value and, for an oracle call, its argument."""
-
-LAYER_NORM_EPS = 1e-5
 
 _ELEMENTWISE: dict[str, Callable[..., Tensor]] = {
     name: getattr(torch, name)
@@ -51,46 +51,35 @@ def run_program(
 
     ``norms[i]`` is the LN_v of the i-th ``norm`` call; sharing one is repeating it.
     """
-    values: dict[str, Value] = {**coefficients, **streams}
-    for segment in program.segments:
-        for step in segment.assigns:
-            values[step.target] = result = evaluate(step.value, values, norms)
-            if observer is not None and isinstance(result, Tensor):
-                observer(step, result, None)
-        if segment.query is not None:
-            query = segment.query
-            argument = evaluate(query.argument, values, norms)
-            assert isinstance(argument, Tensor)
-            values[query.target] = answer = oracles[query.oracle](argument, query.call)
-            if observer is not None:
-                observer(query, answer, argument)
-    return {name: values[name] for name in program.outputs}  # type: ignore[misc]
+    watch = None if observer is None else _of_tensors(observer)
+    return run_steps(program, streams, oracles, coefficients, _functions(norms), watch)
+
+
+def _of_tensors(observer: Observer) -> evaluation.Observer:
+    """An observer sees no plain numbers: they are arithmetic on coefficients."""
+
+    def watch(step: Step, value: Value, argument: Tensor | None) -> None:
+        if isinstance(value, Tensor):
+            observer(step, value, argument)
+
+    return watch
+
+
+def _functions(norms: Sequence[Norm]) -> evaluation.Function:
+    def function(node: Call, arguments: list[Value]) -> Tensor:
+        if node.function == "norm":
+            return norms[node.number](_tensor(arguments[0]))
+        if node.function == "unit":
+            return unit(_tensor(arguments[0]))
+        return _ELEMENTWISE[node.function](*map(_tensor, arguments))
+
+    return function
 
 
 def evaluate(node: Expr, values: Mapping[str, Value], norms: Sequence[Norm]) -> Value:
     """The value of an oracle-free expression."""
-    if isinstance(node, Name):
-        return values[node.id]
-    if isinstance(node, Number):
-        return node.value
-    if isinstance(node, Binary):
-        left, right = evaluate(node.left, values, norms), evaluate(node.right, values, norms)
-        if node.op == "+":
-            return left + right
-        if node.op == "-":
-            return left - right
-        if node.op == "*":
-            return left * right
-        return left / right
-    if isinstance(node, Negate):
-        return -evaluate(node.operand, values, norms)
-    assert isinstance(node, Call)
-    arguments = [evaluate(argument, values, norms) for argument in node.arguments]
-    if node.function == "norm":
-        return norms[node.number](_tensor(arguments[0]))
-    if node.function == "unit":
-        return unit(_tensor(arguments[0]))
-    return _ELEMENTWISE[node.function](*map(_tensor, arguments))
+    value: Value = evaluation.evaluate(node, values, _functions(norms))
+    return value
 
 
 def _tensor(value: Value) -> Tensor:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from yuriiformer.errors import InputError, RuleError
 from yuriiformer.methods.coefficients import Coefficient, Range
-from yuriiformer.methods.interpreter import LAYER_NORM_EPS, Observer, Oracle, run_program
+from yuriiformer.methods.evaluation import LAYER_NORM_EPS
+from yuriiformer.methods.interpreter import Observer, Oracle, run_program
 from yuriiformer.methods.passes import Program
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule

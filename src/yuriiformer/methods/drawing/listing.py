@@ -131,7 +131,7 @@ def full_text(rule: Rule) -> str:
     for stream, start in rule.streams.items():
         constant = "" if stream in written else "; constant over depth"
         lines.append(f"  {stream} starts from {STARTS[start]}{constant}")
-    lines += [_coefficient_line(name, spec) for name, spec in rule.coefficients.items()]
+    lines += [f"  {name}: {coefficient_text(c)}" for name, c in rule.coefficients.items()]
     lines.append(f"  a block calls attention {calls['attn']} × and the MLP {calls['mlp']} ×")
     lines.append(
         f"  beyond gradient descent, the paper's small model has {human_count(extra.total)} "
@@ -141,12 +141,13 @@ def full_text(rule: Rule) -> str:
     return "\n".join(lines)
 
 
-def _coefficient_line(name: str, spec: Coefficient) -> str:
+def coefficient_text(spec: Coefficient) -> str:
+    """Its range, start and shape."""
     ranges = {"unit": "in (0, 1)", "positive": "> 0", "real": "any number"}
     start = spec.initial if isinstance(spec.initial, str) else f"{spec.initial:.12g}"
     kind = "learned, starts at" if spec.learned else "fixed at"
     shape = "" if spec.shape == "scalar" else f", one for each {spec.shape}"
-    return f"  {name}: {ranges[spec.range]}, {kind} {start}{shape}"
+    return f"{ranges[spec.range]}, {kind} {start}{shape}"
 
 
 def human_count(count: int) -> str:

@@ -26,8 +26,8 @@ from docs.site.reference import write_reference
 from docs.site.tutorials import ORDER, write_tutorials
 
 HERE = Path(__file__).parent
-STAGE = ROOT / "build" / "site"
-CACHE = ROOT / "build" / "pyodide"
+WORK = ROOT / "build"
+CACHE = WORK / "pyodide"
 BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "results/README.md", "benchmarks/README.md")
 
 # The table of contents. A page under docs/ that is not named here is a how-to.
@@ -117,23 +117,23 @@ def _copy_linked(page: Path, text: str, folder: Path) -> None:
             shutil.copy(path, target)
 
 
-def build(out: Path, *, engine: bool = True) -> int:
-    stage(STAGE)
-    static = STAGE / "_static"
+def build(out: Path, *, engine: bool = True, work: Path = WORK) -> int:
+    pages, trees = work / "site", work / "doctrees"
+    stage(pages)
+    static = pages / "_static"
     missing = write_engine(static, CACHE) if engine else "the rule editor is without its engine"
     if missing:
         print(f"docs: {missing}", file=sys.stderr)
     shutil.rmtree(out, ignore_errors=True)
-    trees = STAGE.parent / "doctrees"
     command = ["-b", "html", "-W", "--keep-going", "-q", "-E", "-d", str(trees)]
-    code = build_main([*command, str(STAGE), str(out)])
+    code = build_main([*command, str(pages), str(out)])
     if code:
         return int(code)
     found = problems(out)
     for problem in found:
         print(f"docs: {problem}", file=sys.stderr)
-    pages = sum(1 for _ in out.rglob("*.html"))
-    print(f"docs: {pages} pages in {out}{'' if not found else ', with broken links'}")
+    count = sum(1 for _ in out.rglob("*.html"))
+    print(f"docs: {count} pages in {out}{'' if not found else ', with broken links'}")
     return int(bool(found))
 
 

@@ -5,7 +5,7 @@ import yuriiformer
 project = "YuriiFormer"
 author = "the YuriiFormer contributors"
 version = release = yuriiformer.__version__
-copyright = "MIT licence"
+copyright = "the YuriiFormer contributors, MIT licence"
 
 extensions = [
     "myst_parser",

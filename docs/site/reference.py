@@ -14,7 +14,7 @@ import yuriiformer as yf
 from yuriiformer.cli.main import COMMANDS, main
 
 STUB = Path(inspect.getfile(yf)).with_suffix(".pyi")
-WIDTH = 96  # columns of the help
+WIDTH = 84  # columns of the help: what a page shows without scrolling
 ENTRY = re.compile(r"from (?P<home>[\w.]+) import (?P<name>\w+) as \w+  # (?P<remark>.*)")
 
 
@@ -52,7 +52,7 @@ def overview(names: list[str]) -> str:
 
 
 def target(entry: re.Match[str]) -> str:
-    return f"{entry['home']}.{entry['name']}"
+    return f"yuriiformer.{entry['name']}"
 
 
 def api_page(title: str, entries: list[re.Match[str]]) -> str:
@@ -60,11 +60,11 @@ def api_page(title: str, entries: list[re.Match[str]]) -> str:
     for entry in entries:
         value, name = getattr(yf, entry["name"]), target(entry)
         if inspect.isclass(value):
-            lines += [f".. autoclass:: {name}", "   :members:", "   :show-inheritance:"]
+            lines += [f".. autoclass:: {name}", "   :members:"]
         elif inspect.isfunction(value):
             lines += [f".. autofunction:: {name}"]
         else:
-            lines += [f".. autodata:: {name}", "   :no-value:", "", f"   {entry['remark']}"]
+            lines += [f".. py:data:: {name}", "", f"   {entry['remark'].capitalize()}."]
         lines.append("")
     return "\n".join(lines)
 
@@ -101,9 +101,14 @@ def help_of(words: list[str]) -> str:
         else:
             os.environ["COLUMNS"] = before
     text = re.sub(r"\x1b\[[\d;]*m", "", said.getvalue())
-    lines = [textwrap.wrap(line, WIDTH) or [""] if len(line) > WIDTH else [line.rstrip()]
-             for line in text.strip().splitlines()]  # fmt: skip
-    return "\n".join(line for part in lines for line in part)
+    return "\n".join(part for line in text.strip().splitlines() for part in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    """At most as wide as the rest; in a list, the text stays in its column."""
+    column = re.match(r" *\S+ {2,}", line)
+    indent = " " * len(column[0]) if column else ""
+    return textwrap.wrap(line.rstrip(), WIDTH, subsequent_indent=indent) or [""]
 
 
 def _block(text: str) -> str:

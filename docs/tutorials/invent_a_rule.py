@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Invent a rule and test it honestly
 #
-# You have an idea for a block: after attention's step, let the MLP answer to the *change* that attention made,
-# too. This tutorial writes the idea as a rule, looks at it, tries it on a function about which everything is known,
-# and then compares it with what it must beat: not only gradient descent, but also a control.
+# You have an idea for a block: let the MLP also see what attention did in the layers before. This tutorial writes the
+# idea as a rule, looks at it, tries it on a function about which everything is known, and then compares it with what
+# it must beat: not only gradient descent, but also a control.
 #
 # Everything runs on a CPU in about a minute. The models are tiny, so the numbers here say nothing about the idea.
 
@@ -35,9 +35,10 @@ rule_file = work / "memory.toml"
 rule_file.write_text('''
 label = "Memory of attention"
 equations = """
-D = beta * D + attn(X)
-X = X + D - beta * D
+A = attn(X)
+X = X + A
 X = X + mlp(X + kappa * D)
+D = beta * D + A
 """
 [streams]
 D = "zero"
@@ -71,9 +72,9 @@ print(lab_text(quadratic_results(chosen, QuadraticLab(condition=10.0, steps=100)
 # %% [markdown]
 # ## A study, written before the runs
 #
-# What would count as success? Write it down first. The arms: gradient descent, the new rule, and a **control**, the
-# same rule with `kappa` fixed at zero. The control has the same stream and the same other coefficient. If the new
-# rule beats gradient descent but not the control, the idea did nothing.
+# What would count as success? Write it down first. The arms: gradient descent, the new rule, and a **control**: the
+# same rule with `beta` fixed at 0, so that the MLP sees attention's answer of one layer before and no longer memory.
+# If the new rule beats gradient descent but not the control, it is not the memory that helps.
 
 # %%
 study = work / "study.toml"
@@ -94,7 +95,7 @@ rule = "{rule_file.name}"
 
 [[arms]]
 label = "control"
-rule = "{rule_file.name}+fixed=kappa"
+rule = "{rule_file.name}+beta=0+fixed=beta"
 
 [[hypotheses]]
 claim = "The memory ends lower than gradient descent"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yuriiformer as yf
 from yuriiformer.cli.main import main
+from yuriiformer.data.sources import Tales
 from yuriiformer.methods.drawing.listing import full_text
 
 work = Path("invented")
@@ -111,7 +112,7 @@ against = "control"
 direction = "lower"
 difference = 0.005
 ''')
-yurii(f"prepare tales --stories 300 --tokenizer bpe:512 --out {work}/tales")
+yf.prepare(Tales(300, seed=0), work / "tales", tokenizer="bpe:512")
 yurii(f"suite --study {study} --data {work}/tales --out {work}/suite --jobs 2 --report")
 
 # %% [markdown]

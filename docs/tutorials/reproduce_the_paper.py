@@ -38,7 +38,7 @@ stories = [str(tales.story(0, index)) for index in range(400)]
 (work / "stories.txt").write_text("<|endoftext|>".join(stories))
 yurii(
     f"prepare tinystories --from {work}/stories.txt --tokenizer bpe:512 --val-fraction 0.1"
-    f" --out {work}/data"
+    f" --workers 1 --out {work}/data"
 )
 
 # %% [markdown]

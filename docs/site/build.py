@@ -140,9 +140,11 @@ def build(out: Path, *, engine: bool = True, work: Path = WORK) -> int:
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--out", type=Path, default=ROOT / "site")
+    options.add_argument("--work", type=Path, default=WORK, help="for the staged pages")
     options.add_argument("--no-engine", action="store_true")
     chosen = options.parse_args()
-    return build(chosen.out.resolve(), engine=not chosen.no_engine)
+    work = chosen.work.resolve()
+    return build(chosen.out.resolve(), engine=not chosen.no_engine, work=work)
 
 
 if __name__ == "__main__":

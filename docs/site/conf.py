@@ -29,6 +29,7 @@ viewcode_line_numbers = True
 
 html_theme = "furo"
 html_title = "YuriiFormer"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
@@ -40,3 +41,4 @@ html_theme_options = {
 }
 copybutton_prompt_text = "$ "
 html_extra_path = ["_files"]
+html_show_search_summary = False  # a page of the file system may not fetch others

@@ -38,17 +38,17 @@ def test_search_finds_a_rule_and_a_name_of_the_api(home, visit, word, target):
     page = visit(f"{home}/index.html")
     page.get_by_role("textbox", name="Search").fill(word)
     page.keyboard.press("Enter")
-    wait(page, "document.querySelectorAll('#search-results li a').length > 0")
+    page.wait_for_selector("#search-results li a")
     found = page.locator("#search-results li a").evaluate_all("all => all.map((a) => a.href)")
     assert any(target in address for address in found)
     page.locator(f'#search-results li a[href*="{target}"]').first.click()
-    wait(page, "document.querySelector('h1') !== null")
+    page.wait_for_url(f"**/*{target}*")
     assert word in page.content()
 
 
 def test_every_page_fits_a_phone_and_reports_nothing(site, visit):
     paths = [path for path in sorted(site.rglob("*.html")) if "_modules" not in path.parts]
-    assert len(paths) > 80
+    assert len(paths) > 70
     page = visit(paths[0].as_uri(), width=390)
     for path in paths:
         page.goto(path.as_uri())
@@ -119,8 +119,8 @@ def test_typing(home, visit):
     wait(page, f"document.getElementById('rate').innerText !== {json.dumps(first)}")
 
 
-def test_a_link_carries_the_rule_and_nothing_in_it_runs(home, visit):
-    page = opened(visit, f"{home}/editor.html")
+def test_a_link_carries_the_rule_and_nothing_in_it_runs(site, visit):
+    page = opened(visit, f"{site.as_uri()}/editor.html")
     page.locator("#equations").fill("X = X + attn(X) + 0.25 * mlp(X)")
     page.locator("#declarations").fill("label = '½'")
     page.locator("#share").click()
@@ -131,12 +131,14 @@ def test_a_link_carries_the_rule_and_nothing_in_it_runs(home, visit):
     evil = "<img src=x onerror=document.title='run'>"
     text = json.dumps(["X = X + attn(X) + mlp(X)", f'label = "{evil}"\nnote = "{evil}"'])
     carried = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-    third = opened(visit, f"{home}/editor.html#text={carried}")
-    wait(third, "document.getElementById('verdict').dataset.state === 'ok'")
-    assert evil in third.locator("#toml").inner_text()
-    assert third.title() != "run"
-    wrong = visit(f"{home}/editor.html#text=%%%")
-    wait(wrong, ANSWERED)
+    other.evaluate("(hash) => (location.hash = hash)", f"text={carried}")
+    wait(other, f"document.getElementById('toml').innerText.includes({json.dumps(evil[:20])})")
+    assert other.locator("#verdict").get_attribute("data-state") == "ok"
+    assert other.title() != "run"
+    for wrong in ("text=%%%", "text=bnVsbA", "rule=%%%", "rule=no-such"):
+        other.evaluate("(hash) => (location.hash = hash)", wrong)
+        wait(other, "document.getElementById('shared').innerText === 'The link holds no rule.'")
+        assert "beta_half" in other.locator("#equations").input_value()
 
 
 def test_only_the_editor_loads_python(site, visit):

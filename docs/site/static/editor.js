@@ -198,16 +198,18 @@ const editor = (() => {
 
   function fromAddress() {
     const [kind, value] = location.hash.slice(1).split(/=(.*)/s);
-    let texts = self.YURII_RULES[kind === "rule" ? decodeURIComponent(value) : start] ?? self.YURII_RULES[start];
-    if (kind === "text") {
-      try {
+    let texts = null;
+    try {
+      if (kind === "rule") texts = self.YURII_RULES[decodeURIComponent(value)];
+      if (kind === "text") {
         const [equations, declarations] = JSON.parse(decode(value));
         texts = { equations: String(equations), declarations: String(declarations) };
-      } catch {
-        verdict("failed", "The link holds no rule.");
       }
+    } catch {
+      texts = null;
     }
-    put(texts);
+    $("shared").textContent = kind && !texts ? "The link holds no rule." : "";
+    put(texts ?? self.YURII_RULES[start]);
   }
 
   function put(texts) {
@@ -222,6 +224,7 @@ const editor = (() => {
     const { equations, declarations } = question();
     const address = `${location.href.split("#")[0]}#text=${encode(JSON.stringify([equations, declarations]))}`;
     location.replace(address);
+    await new Promise((done) => setTimeout(done)); // the page has read its new address
     try {
       await navigator.clipboard.writeText(address);
       $("shared").textContent = "Copied.";

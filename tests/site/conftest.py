@@ -70,10 +70,14 @@ def visit(browser):  # noqa: F811
             if not local:
                 troubles.append(f"asked for {asked.url}")
 
+        def failed(asked):
+            if asked.failure != "net::ERR_ABORTED":  # by a visit to the next page
+                troubles.append(f"failed: {asked.url}")
+
         page.on("console", lambda m: m.type in {"error", "warning"} and troubles.append(m.text))
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("request", request)
-        page.on("requestfailed", lambda failed: troubles.append(f"failed: {failed.url}"))
+        page.on("requestfailed", failed)
         page.goto(address)
         return page
 

@@ -36,7 +36,6 @@ CORE = (
     "tests/methods/test_passes.py",
     "tests/methods/test_pictures.py",
     "tests/lab/test_plain.py",
-    "tests/lab/test_problems.py",
     "tests/model/test_loss.py",
     "tests/model/test_init.py",
     "tests/test_package.py",

@@ -55,7 +55,7 @@ for rule, found in traces.items():
 # by nearly the same distance.
 
 # %%
-moved = {rule: found.by_layer["moved"].nanmean(dim=1)[1:] for rule, found in traces.items()}
+moved = {rule: found.by_layer["step_length"].nanmean(dim=1)[1:] for rule, found in traces.items()}
 for rule, distances in moved.items():
     print(rule, [round(float(distance), 2) for distance in distances])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 
 import pytest
 
@@ -151,3 +152,13 @@ def test_only_the_editor_loads_python(site, visit):
     wait(page, ANSWERED)
     assert any("pyodide" in address for address in asked)
     assert len(yf.rules) + 1 == page.locator("#catalogue option").count()
+
+
+def test_a_site_without_the_engine_says_so(site, browser, tmp_path):
+    """As it is built where npm is missing."""
+    shutil.copytree(site, tmp_path / "site", ignore=lambda *_: {"pyodide.js", "_modules"})
+    page = browser.new_context().new_page()
+    page.goto((tmp_path / "site" / "editor.html").as_uri())
+    wait(page, "document.getElementById('verdict').dataset.state === 'failed'")
+    assert "built without Python: npm was missing" in page.locator("#verdict").inner_text()
+    page.context.close()

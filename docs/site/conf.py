@@ -42,3 +42,4 @@ html_theme_options = {
 copybutton_prompt_text = "$ "
 html_extra_path = ["_files"]
 html_show_search_summary = False  # a page of the file system may not fetch others
+highlight_language = "none"  # a block without a language is text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -84,8 +85,15 @@ def test_the_editor_agrees_with_python(site, visit):
     questions += [{**questions[5], "condition": 10.0, "shifted": True}]
     said, costs = page.evaluate(ASK_ALL, questions), oracle_costs()
     for question, found in zip(questions, said, strict=True):
-        assert found == json.loads(json.dumps(answer(**question, costs=costs))), question
+        wanted = json.loads(json.dumps(answer(**question, costs=costs)))
+        assert words(found) == words(wanted), question
     assert [each["ok"] for each in said].count(False) == 200
+
+
+def words(found):
+    """What is compared: all, unless the words are Python's own and this is another Python."""
+    own = not found["ok"] and "this is not an equation" in found["reason"]
+    return found["ok"] if own and sys.version_info[:2] != (3, 11) else found
 
 
 def split(text):

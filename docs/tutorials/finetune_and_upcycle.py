@@ -92,7 +92,7 @@ assert abs(gated - start) < 1e-4 < abs(jumped - start)
 # %%
 model = yf.load_model(work / "nesterov-gated/checkpoints/final")
 for layer, block in enumerate(model.blocks):
-    print(layer, {name: round(float(value), 4) for name, value in block.coefficients().items()})
+    print(layer, {name: round(value.item(), 4) for name, value in block.coefficients().items()})
 
 # %% [markdown]
 # [Fine-tuning and upcycling](../docs/finetuning.md) has the measured study: what this is worth on real text, with

@@ -5,13 +5,15 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 OUT    ?= demo
 JOBS   ?= 2
+PORT   ?= 8000
+TAG    ?=
 DEMO_JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(2, os.cpu_count() or 1))')
 
 # Else every worker and every process of a test would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow lint style format demo bench pictures results constraints clean
+.PHONY: help install test test-slow lint style format demo bench pictures results docs docs-serve release-check constraints clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -20,7 +22,7 @@ install: $(STAMP) ## build .venv with the package and all its extras
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cli,data,log,report,cluster,hf,eval,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cli,data,log,report,cluster,hf,eval,docs,dev]'
 	touch $(STAMP)
 
 lint: style ## style, direction of imports, types
@@ -60,14 +62,24 @@ pictures: install ## the pictures of the README and the docs (needs chromium)
 results: install ## the report pages of the archived studies, in results/pages
 	$(BIN)/python -m results.make_reports
 
+docs: install ## the documentation as a site, in site/ (the rule editor needs npm here)
+	$(BIN)/python -m docs.site.build
+
+docs-serve: docs ## the site on this machine
+	@echo 'open http://127.0.0.1:$(PORT)'
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory site $(PORT)
+
+release-check: install ## build wheel and sdist, check them, install and test them in fresh environments
+	$(BIN)/python -m tests.release --tag '$(TAG)'
+
 constraints: ## pin what a fresh install resolves to
 	rm -rf .venv-pins && $(PYTHON) -m venv .venv-pins
 	.venv-pins/bin/python -m pip install --quiet torch==2.13.0
-	.venv-pins/bin/python -m pip install --quiet torch==2.13.0 -e '.[cli,data,log,report,cluster,hf,eval,dev]'
+	.venv-pins/bin/python -m pip install --quiet torch==2.13.0 -e '.[cli,data,log,report,cluster,hf,eval,docs,dev]'
 	{ echo "# Every direct and transitive version; made by 'make constraints'."; \
 	  .venv-pins/bin/python -m pip freeze --exclude-editable | sed -E 's/^(torch==[0-9.]+).*/\1/'; } > constraints.txt
 	rm -rf .venv-pins
 
 clean: ## remove what make made
-	rm -rf $(VENV) .venv-pins $(OUT) results/pages .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-pins $(OUT) results/pages build site dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

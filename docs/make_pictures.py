@@ -33,8 +33,10 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 import yuriiformer as yf
-from yuriiformer.methods.drawing.diagram import INK, STREAM_COLOURS, draw
+from yuriiformer.display.colours import INK
+from yuriiformer.methods.drawing.diagram import draw
 from yuriiformer.methods.drawing.layout import lay_out
+from yuriiformer.methods.drawing.painter import STREAM_COLOURS
 
 IMAGES = Path(__file__).parent / "images"
 RULE = "nesterov-lie-trotter"

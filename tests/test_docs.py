@@ -162,6 +162,59 @@ def test_commands_on_the_readme(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_the_start_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text(blocks("docs/start.md", "toml")[0], encoding="utf-8")
+    run_commands(blocks("docs/start.md", "console")[0].splitlines())
+    said = capsys.readouterr().out
+    assert "Heavy ball, attention first" in said
+    assert "Once upon a time" in said
+
+
+def listed(heading: str) -> set[str]:
+    """The files that a section of the page on formats names."""
+    page = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
+    table = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?) \|", table, flags=re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(.+?)`", row)}
+
+
+@pytest.mark.slow
+def test_the_formats_page(tmp_path, monkeypatch, capsys):
+    """Every file that it names is there, and it names every file."""
+    monkeypatch.chdir(tmp_path)
+    small = "n_layer=2 d_model=32 n_head=2 steps=4 context=32"
+    run_commands(
+        [
+            "yurii prepare tales --stories 200 --tokenizer bpe:512 --out tales",
+            f"yurii suite --data tales --rules gd-euler --set {small} --out suite",
+            "yurii archive suite kept",
+        ]
+    )
+    run = "suite/runs/gd-euler/seed-0"
+    yf.save_model(
+        yf.load_model(f"{run}/checkpoints/best"), "model", yf.TokenStore.open("tales").tokenizer()
+    )
+    for heading, folder, hidden in (
+        ("A prepared corpus", "tales", set()),
+        ("A run", run, {".lock", "samples.json"}),
+        ("A model folder", "model", set()),
+        ("A suite", "suite", {".lock"}),
+        ("An archive", "kept", set()),
+    ):
+        named = {name.replace("ARM", "gd-euler") for name in listed(heading)}
+        assert named, heading
+        missing = {name for name in named if not Path(folder, name).exists()}
+        assert missing <= {"failures.json", "report"}, heading  # where something is to be told
+        tops = {name.partition("/")[0] for name in named}
+        assert {path.name for path in Path(folder).iterdir()} <= tops | hidden, heading
+    [*_, record] = _records(run)
+    known = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
+    assert all(f"`{key}`" in known for key in record)
+    capsys.readouterr()
+
+
 def test_the_rules_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/rules.md").read_text(encoding="utf-8")

@@ -10,15 +10,8 @@ import torch
 
 import yuriiformer as yf
 from yuriiformer.lab.problems import particles, quadratic
-from yuriiformer.lab.run import (
-    classical,
-    first_streams,
-    momentum_of,
-    named_rules,
-    parse_given,
-    setting,
-    trajectory,
-)
+from yuriiformer.lab.run import first_streams, named_rules, parse_given, trajectory
+from yuriiformer.lab.setting import classical, momentum_of, setting
 from yuriiformer.lab.theory import (
     affine_map,
     bias_order,

@@ -201,3 +201,10 @@ def test_an_unknown_name_is_answered_with_the_nearest():
     assert yf.rules.get("x") is None
     with pytest.raises(RuleError, match="named by text"):
         yf.get_rule(3)
+
+
+def test_a_strange_sign_is_named_whatever_stands_before_it():
+    """Python 3.11.3 reports the number before it, 3.11.7 the sign."""
+    with pytest.raises(yf.YuriiError, match="invalid character '½'") as caught:
+        yf.Rule("x", "X = X + attn(X)  # ½ of it\nX = X + 0.5½ * mlp(X)")
+    assert (caught.value.line, caught.value.column) == (2, 12)

@@ -14,7 +14,7 @@ from rich.table import Table
 from yuriiformer.cli.parsing import parse_command
 from yuriiformer.lab.measured import integrator_text
 from yuriiformer.methods.catalog import controls, further, paper, upcycling
-from yuriiformer.methods.drawing.listing import describe, full_text, summary_rows
+from yuriiformer.methods.drawing.listing import describe, full_text, summary_rows, toml_text
 from yuriiformer.methods.references import get_rule
 
 RuleName = Annotated[
@@ -62,18 +62,21 @@ def list_rules(json_output: Annotated[bool, tyro.conf.arg(name="json")] = False)
 
 def show_rule(
     rule: tyro.conf.Positional[RuleName],
-    format: Literal["both", "unicode", "latex", "json"] = "both",
+    format: Literal["both", "unicode", "latex", "toml", "json"] = "both",
 ) -> None:
     """Show one rule: its block's equations, streams and coefficients.
 
     Args:
         rule: which rule.
-        format: the equations as Unicode text and LaTeX, one of them, or everything as JSON.
+        format: the equations as Unicode text and LaTeX, one of them, the rule as a file to change
+            (toml), or everything as JSON.
     """
     found = get_rule(rule)
     data = {**describe(found), "integrator": integrator_text(found)}
     if format == "json":
         print(json.dumps(data, indent=2, ensure_ascii=False))
+    elif format == "toml":
+        print(toml_text(found), end="")
     elif format == "latex":
         print(data["latex"])
     elif format == "unicode":

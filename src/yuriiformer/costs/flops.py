@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from yuriiformer.costs.op_counter import NORM, Watcher
 from yuriiformer.errors import ConfigError, YuriiError, one_line
 from yuriiformer.methods.parse import NORMS
-from yuriiformer.methods.passes import Program, Query
+from yuriiformer.methods.passes import Program, Query, oracle_calls
 from yuriiformer.methods.rule import Rule
 from yuriiformer.methods.tree import Call, Expr, Name, Number, children
 from yuriiformer.model.block import Block
@@ -123,13 +123,6 @@ def muon_work(shapes: list[tuple[int, int]], steps: int) -> float:
         r, c = min(rows, columns), max(rows, columns)
         total += steps * (4 * r * r * c + 2 * r**3)
     return float(total)
-
-
-def oracle_calls(programs: tuple[Program, ...]) -> Counter[str]:
-    """How often each oracle is called, without steps that never reach the logits."""
-    return Counter(
-        step.oracle for program in programs for step in program.steps if isinstance(step, Query)
-    )
 
 
 @dataclass(frozen=True)

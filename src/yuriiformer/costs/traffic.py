@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from yuriiformer.costs.flops import fake_block, fake_oracle, oracle_calls
+from yuriiformer.costs.flops import fake_block, fake_oracle
 from yuriiformer.costs.op_counter import Watcher
-from yuriiformer.methods.passes import Program, Segment
+from yuriiformer.methods.passes import Program, Segment, oracle_calls
 from yuriiformer.methods.tree import Binary, Call, Name, walk
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context

@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from yuriiformer.display.colours import INK
 from yuriiformer.display.columns import printable
 from yuriiformer.display.curves import line_style, thin
 from yuriiformer.errors import YuriiError
@@ -29,7 +30,6 @@ POINTS = 8.0  # size of all text: still read in print
 POINTS_DRAWN = 600  # buckets of a line (see `thin`): more than a column of print can show
 LONGEST = 36  # characters of a label
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8")
-INK = "#222222"
 LOOK: dict[Any, Any] = {
     "font.size": POINTS,
     "axes.titlesize": POINTS + 1,

@@ -15,9 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from yuriiformer.display.colours import INK
 from yuriiformer.display.curves import Floats, line_style
 from yuriiformer.display.figures import (
-    INK,
     WIDTH,
     draw_line,
     legend,

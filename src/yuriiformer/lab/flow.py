@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from yuriiformer.errors import RuleError
-from yuriiformer.lab.run import momentum_of
+from yuriiformer.lab.setting import momentum_of
 from yuriiformer.methods.interpreter import run_rule
 from yuriiformer.methods.rule import Rule
 

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from yuriiformer.errors import ConfigError, whole_number
+from yuriiformer.lab.setting import SHIFT
 from yuriiformer.model.energies import Function, interaction_gradient, log_partition
 
 QuadraticSplit = Literal["even", "spectrum", "shifted"]
 Pull = Literal["gradient", "attention"]
 
 WORST = 1e12  # condition number: beyond it, float64 cannot resolve the flattest direction
-SHIFT = 0.5  # of the parts' minima from the sum's along every axis, for the split 'shifted'
 RADIUS, STIFFNESS = 2.0, 0.5  # of the ring that keeps the particles together
 
 

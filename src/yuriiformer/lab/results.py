@@ -23,7 +23,8 @@ from yuriiformer.lab.problems import (
     particles,
     quadratic,
 )
-from yuriiformer.lab.run import Constants, Setting, Trajectory, setting, trajectory
+from yuriiformer.lab.run import Trajectory, trajectory
+from yuriiformer.lab.setting import Constants, Setting, setting
 from yuriiformer.lab.theory import Theory, bias_order, fit_rate, theory, tune
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.energies import log_interaction_energy

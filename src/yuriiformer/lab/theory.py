@@ -20,7 +20,8 @@ from torch import Tensor
 
 from yuriiformer.display.curves import Floats
 from yuriiformer.lab.problems import Problem, Quadratic
-from yuriiformer.lab.run import Setting, first_streams, momentum_of
+from yuriiformer.lab.run import first_streams
+from yuriiformer.lab.setting import Setting, momentum_of
 from yuriiformer.methods.interpreter import run_rule
 from yuriiformer.methods.rule import Rule
 

@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from yuriiformer.errors import RuleError, did_you_mean
+from yuriiformer.methods.evaluation import evaluate
 from yuriiformer.methods.parse import ELEMENTWISE, parse_expression
-from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number, names, walk
+from yuriiformer.methods.tree import Call, Expr, Number, names, walk
 
 Range = Literal["unit", "positive", "real"]
 Shape = Literal["scalar", "channel", "head"]
@@ -32,7 +33,7 @@ _MARGIN = {"unit": 1e-6, "positive": 1e-30, "real": 0.0}
 
 _PREFIX = re.compile(rf"({'|'.join(_BY_PREFIX)})(?=_|\d|$)")
 
-_FUNCTIONS: dict[str, Callable[..., float]] = {
+FUNCTIONS: dict[str, Callable[..., float]] = {
     "sqrt": math.sqrt,
     "square": lambda x: x * x,
     "abs": abs,
@@ -45,7 +46,7 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     "maximum": max,
     "minimum": min,
 }
-assert _FUNCTIONS.keys() == ELEMENTWISE.keys()
+assert FUNCTIONS.keys() == ELEMENTWISE.keys()
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Coefficient:
 
     def _check_formula(self) -> None:
         for node in walk(self._formula):
-            if isinstance(node, Call) and node.function not in _FUNCTIONS:
+            if isinstance(node, Call) and node.function not in FUNCTIONS:
                 raise RuleError(f"initial {self.initial!r}: {node.function} needs a tensor")
         unknown = [name.id for name in names(self._formula) if name.id not in SCHEDULE_NAMES]
         if unknown:
@@ -165,19 +166,5 @@ def implied(name: str) -> bool:
 
 def arithmetic(node: Expr, values: Mapping[str, float]) -> float:
     """The value of a schedule, on plain numbers (tensors are the interpreter's)."""
-    if isinstance(node, Number):
-        return node.value
-    if isinstance(node, Name):
-        return values[node.id]
-    if isinstance(node, Negate):
-        return -arithmetic(node.operand, values)
-    if isinstance(node, Call):
-        arguments = [arithmetic(argument, values) for argument in node.arguments]
-        return _FUNCTIONS[node.function](*arguments)
-    assert isinstance(node, Binary)
-    left, right = arithmetic(node.left, values), arithmetic(node.right, values)
-    if node.op == "+":
-        return left + right
-    if node.op == "-":
-        return left - right
-    return left * right if node.op == "*" else left / right
+    value: float = evaluate(node, values, lambda call, given: FUNCTIONS[call.function](*given))
+    return value

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from yuriiformer.methods.interpreter import Norm, Observer, Oracle, run_program, run_segment
+from yuriiformer.methods.evaluation import run_segment
+from yuriiformer.methods.interpreter import Norm, Oracle, functions, run_program
 from yuriiformer.methods.passes import Program, Segment
 from yuriiformer.methods.straight import Backwards, Straight, Value, run, straighten
 
@@ -114,7 +115,6 @@ def run_lines(
     segment: Segment,
     values: dict[str, Value],
     norms: Sequence[Norm],
-    observer: Observer | None = None,
 ) -> Tensor | None:
     """`run_segment` without autograd: temporary buffers are used again."""
     code = straighten(segment)
@@ -162,12 +162,13 @@ def _run_segment(
     segment: Segment,
     values: dict[str, Value],
     norms: Sequence[Norm],
-    observer: Observer | None = None,
 ) -> Tensor | None:
     code = straighten(segment)
     tensors = {n: v for n in code.inputs if isinstance(v := values[n], Tensor)}
     if not code.read_back or any(t.dtype != torch.float32 for t in tensors.values()):
-        return run_segment(segment, values, norms)  # backward reads nothing of it
+        # Backward reads nothing of it.
+        plain: Tensor | None = run_segment(segment, values, functions(norms))
+        return plain
     gains = [norms[number].weight for number in _weights(code)]  # type: ignore[attr-defined]
     own = Run(code, {n: origin(values[n]) for n in code.inputs}, norms)  # type: ignore[arg-type]
     found = _Segment.apply(own, tuple(tensors), *tensors.values(), *gains)  # type: ignore[no-untyped-call]

@@ -1,24 +1,27 @@
 """The one interpreter: runs any rule's block on tensors.
 
-It walks the rule's steps; nothing here depends on a rule's name. The order of
-floating-point operations is the order of the text, so a block written out by hand gives the same
-bits.
+`evaluation` walks the rule's steps; here is what its functions mean to torch. Nothing depends on a
+rule's name. The order of floating-point operations is the order of the text, so a block written out
+by hand gives the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from yuriiformer.errors import InputError
+from yuriiformer.methods import evaluation
+from yuriiformer.methods.evaluation import LAYER_NORM_EPS, run_steps
 from yuriiformer.methods.parse import ELEMENTWISE
 from yuriiformer.methods.passes import Program, Segment, Step
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
-from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number
+from yuriiformer.methods.tree import Call, Expr
 
 Oracle = Callable[[Tensor, int], Tensor]  # (argument, number of the call in the block) -> answer
 Norm = Callable[[Tensor], Tensor]
@@ -26,11 +29,7 @@ Value = Tensor | float
 Observer = Callable[[Step, Tensor, Tensor | None], None]
 """Called after every step with the step, its value and, for an oracle call, its argument."""
 
-SegmentRunner = Callable[
-    [Segment, dict[str, Value], Sequence[Norm], Observer | None], Tensor | None
-]
-
-LAYER_NORM_EPS = 1e-5
+SegmentRunner = Callable[[Segment, dict[str, Value], Sequence[Norm]], Tensor | None]
 
 _ELEMENTWISE: dict[str, Callable[..., Tensor]] = {
     name: getattr(torch, name)
@@ -57,65 +56,48 @@ def run_program(
     ``norms[i]`` is the LN_v of the i-th ``norm`` call; sharing one is repeating it. ``each`` runs a
     segment, if not `run_segment`.
     """
-    each = each or run_segment
-    values: dict[str, Value] = {**coefficients, **streams}
-    for segment in program.segments:
-        argument = each(segment, values, norms, observer)
-        if segment.query is not None:
-            query = segment.query
-            assert argument is not None
-            values[query.target] = answer = oracles[query.oracle](argument, query.call)
-            if observer is not None:
-                observer(query, answer, argument)
-    return {name: values[name] for name in program.outputs}  # type: ignore[misc]
+    watch = None if observer is None else _of_tensors(observer)
+    own = None if each is None else partial(_run_each, each, norms)
+    return run_steps(program, streams, oracles, coefficients, functions(norms), watch, own)
 
 
-def run_segment(
-    segment: Segment,
-    values: dict[str, Value],
-    norms: Sequence[Norm],
-    observer: Observer | None = None,
+def _run_each(
+    each: SegmentRunner, norms: Sequence[Norm], segment: Segment, values: dict[str, Value]
 ) -> Tensor | None:
-    """Adds the segment's values to those that are there; the argument of its oracle call."""
-    for step in segment.assigns:
-        values[step.target] = result = evaluate(step.value, values, norms)
-        if observer is not None and isinstance(result, Tensor):
-            observer(step, result, None)
-    if segment.query is None:
-        return None
-    argument = evaluate(segment.query.argument, values, norms)
-    assert isinstance(argument, Tensor)
-    return argument
+    return each(segment, values, norms)
 
 
-def evaluate(node: Expr, values: Mapping[str, Value], norms: Sequence[Norm]) -> Value:
-    """The value of an oracle-free expression."""
-    if isinstance(node, Name):
-        return values[node.id]
-    if isinstance(node, Number):
-        return node.value
-    if isinstance(node, Binary):
-        left, right = evaluate(node.left, values, norms), evaluate(node.right, values, norms)
-        if node.op == "+":
-            return left + right
-        if node.op == "-":
-            return left - right
-        if node.op == "*":
-            return left * right
-        return left / right
-    if isinstance(node, Negate):
-        return -evaluate(node.operand, values, norms)
-    assert isinstance(node, Call)
-    arguments = [evaluate(argument, values, norms) for argument in node.arguments]
-    if node.function == "norm":
-        return norms[node.number](_tensor(arguments[0]))
-    if node.function == "unit":
-        return unit(_tensor(arguments[0]))
-    return apply_elementwise(node.function, arguments)
+def _of_tensors(observer: Observer) -> evaluation.Observer:
+    """An observer sees no plain numbers: they are arithmetic on coefficients."""
+
+    def watch(step: Step, value: Value, argument: Tensor | None) -> None:
+        if isinstance(value, Tensor):
+            observer(step, value, argument)
+
+    return watch
+
+
+def functions(norms: Sequence[Norm]) -> evaluation.Function:
+    """What a rule's functions mean on tensors."""
+
+    def function(node: Call, arguments: list[Value]) -> Tensor:
+        if node.function == "norm":
+            return norms[node.number](_tensor(arguments[0]))
+        if node.function == "unit":
+            return unit(_tensor(arguments[0]))
+        return apply_elementwise(node.function, arguments)
+
+    return function
 
 
 def apply_elementwise(function: str, arguments: Sequence[Value]) -> Tensor:
     return _ELEMENTWISE[function](*map(_tensor, arguments))
+
+
+def evaluate(node: Expr, values: Mapping[str, Value], norms: Sequence[Norm]) -> Value:
+    """The value of an oracle-free expression."""
+    value: Value = evaluation.evaluate(node, values, functions(norms))
+    return value
 
 
 def _tensor(value: Value) -> Tensor:

@@ -90,11 +90,22 @@ class _Reader:
                 return ast.parse("\n".join(self.lines), filename=NO_FILE, mode=mode)
         except SyntaxError as error:
             line = min(max(error.lineno or 1, 1), len(self.lines))
+            self.check_characters(line)
             place = Place(line, max(error.offset or 1, 1) + self.indents[line - 1])
             raise self.error(f"this is not an equation: {error.msg}", place) from None
         except (ValueError, RecursionError, MemoryError) as error:
             reason = str(error) or "nested too deeply"
             raise RuleError(f"cannot be read: {reason}", source=self.source) from None
+
+    def check_characters(self, last: int) -> None:
+        """A sign that Python does not know, up to a line. Which error Python reports for one that
+        stands behind a number differs from version to version; this does not."""
+        for number, line in enumerate(self.lines[:last]):
+            for column, sign in enumerate(line.partition("#")[0]):
+                if not sign.isascii() and not f"a{sign}".isidentifier():
+                    reason = f"invalid character {sign!r} (U+{ord(sign):04X})"
+                    place = Place(number + 1, self.indents[number] + column + 1)
+                    raise self.error(f"this is not an equation: {reason}", place)
 
     def error(self, reason: str, place: Place) -> RuleError:
         return RuleError(reason, line=place.line, column=place.column, source=self.source)

@@ -84,6 +84,13 @@ class Program:
         )
 
 
+def oracle_calls(programs: tuple[Program, ...]) -> Counter[str]:
+    """How often each oracle is called, without steps that never reach the logits."""
+    return Counter(
+        step.oracle for program in programs for step in program.steps if isinstance(step, Query)
+    )
+
+
 def lower(assigns: Iterable[Assign]) -> tuple[Step, ...]:
     """Assignments with oracle calls inside -> steps in the order of evaluation."""
     steps: list[Step] = []

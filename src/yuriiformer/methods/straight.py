@@ -21,7 +21,8 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from yuriiformer.methods.interpreter import LAYER_NORM_EPS, apply_elementwise
+from yuriiformer.methods.evaluation import LAYER_NORM_EPS
+from yuriiformer.methods.interpreter import apply_elementwise
 from yuriiformer.methods.passes import Segment
 from yuriiformer.methods.tree import Binary, Call, Expr, Name, Negate, Number, children
 

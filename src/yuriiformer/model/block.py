@@ -11,14 +11,9 @@ from torch import Tensor, nn
 
 from yuriiformer.errors import InputError, RuleError
 from yuriiformer.methods.coefficients import Coefficient, Range
+from yuriiformer.methods.evaluation import LAYER_NORM_EPS
 from yuriiformer.methods.frugal import can_be_frugal, can_overwrite, forget, run_frugally, run_lines
-from yuriiformer.methods.interpreter import (
-    LAYER_NORM_EPS,
-    Observer,
-    Oracle,
-    run_program,
-    run_segment,
-)
+from yuriiformer.methods.interpreter import Observer, Oracle, run_program
 from yuriiformer.methods.passes import Program
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
@@ -88,7 +83,7 @@ class RuleBlock(nn.Module):
         if observer is None and can_be_frugal(self.program, streams):
             after = run_frugally(self.program, streams, oracles, coefficients, norms)
         else:
-            each = run_lines if observer is None and can_overwrite(streams) else run_segment
+            each = run_lines if observer is None and can_overwrite(streams) else None
             after = run_program(self.program, streams, oracles, coefficients, norms, observer, each)
         # Coefficients and norms are float32 and may promote bfloat16 streams; between blocks a
         # stream keeps its precision.

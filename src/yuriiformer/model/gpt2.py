@@ -13,7 +13,7 @@ from torch import Tensor
 
 from yuriiformer.errors import ConfigError, ModelFileError, brief
 from yuriiformer.methods.catalog import BASELINE, rules
-from yuriiformer.methods.interpreter import LAYER_NORM_EPS
+from yuriiformer.methods.evaluation import LAYER_NORM_EPS
 from yuriiformer.model.config import Gelu, ModelConfig
 from yuriiformer.model.files import empty_model
 from yuriiformer.model.model import YuriiFormer

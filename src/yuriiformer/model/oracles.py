@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from yuriiformer.errors import ConfigError, did_you_mean
-from yuriiformer.methods.interpreter import LAYER_NORM_EPS
+from yuriiformer.methods.evaluation import LAYER_NORM_EPS
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.context import Context
 from yuriiformer.model.maps import HeadMaps, head_maps, with_gain

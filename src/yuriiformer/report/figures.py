@@ -17,9 +17,9 @@ from matplotlib.lines import Line2D
 
 from yuriiformer.comparison.arms import slug as folder_name
 from yuriiformer.comparison.outcomes import Arm, Comparison, same_data
+from yuriiformer.display.colours import INK
 from yuriiformer.display.figures import (
     DIRECT,
-    INK,
     WIDTH,
     draw_band,
     draw_line,

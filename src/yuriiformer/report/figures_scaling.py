@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from yuriiformer.comparison.ladders import COUNTS, Family
 from yuriiformer.comparison.outcomes import Comparison
 from yuriiformer.comparison.scaling_results import Scaling
+from yuriiformer.display.colours import INK
 from yuriiformer.display.figures import (
-    INK,
     WIDTH,
     draw_band,
     draw_line,

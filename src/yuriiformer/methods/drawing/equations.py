@@ -240,9 +240,14 @@ def step_labels(rule: Rule) -> list[str]:
     ]
 
 
+def latex_lines(rule: Rule) -> Iterator[tuple[str, str]]:
+    """The left and the right side of each equation."""
+    return _lines(rule, LatexWriter)
+
+
 def latex_equations(rule: Rule) -> str:
     """An ``aligned`` environment, to stand in display maths (amsmath)."""
-    body = " \\\\\n".join(f"  {left} &= {right}" for left, right in _lines(rule, LatexWriter))
+    body = " \\\\\n".join(f"  {left} &= {right}" for left, right in latex_lines(rule))
     return "\\begin{aligned}\n" + body + "\n\\end{aligned}"
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from yuriiformer.methods.coefficients import Coefficient
+from yuriiformer.methods.coefficients import Coefficient, implied, resolve
 from yuriiformer.methods.drawing.equations import latex_equations, unicode_equations
 from yuriiformer.methods.rule import Rule
+from yuriiformer.methods.validate import DEFAULT_STARTS
 
 STARTS = {
     "tables": "its own token and position tables",
@@ -58,6 +60,36 @@ def extra_small(rule: Rule) -> ExtraParameters:
     return extra_parameters(rule, n_layer=12, n_head=12, d_model=768, vocab_size=50304)
 
 
+def toml_text(rule: Rule) -> str:
+    """The rule as a file that `load_rule` reads back: what its names already say is left out."""
+    lines = [f"name = {_quoted(rule.name)}", f"label = {_quoted(rule.label)}"]
+    lines += [f"note = {_quoted(rule.note)}"] if rule.note else []
+    equations = [line.strip() for line in rule.equations.strip().splitlines()]
+    lines += ['equations = """', *equations, '"""']
+    starts = {s: start for s, start in rule.streams.items() if DEFAULT_STARTS.get(s) != start}
+    lines += ["[streams]"] if starts else []
+    lines += [f"{stream} = {_quoted(start)}" for stream, start in starts.items()]
+    options = {name: _options(name, each) for name, each in rule.coefficients.items()}
+    lines += ["[coefficients]"] if any(options.values()) else []
+    lines += [f"{name} = {{ {', '.join(own)} }}" for name, own in options.items() if own]
+    return "\n".join(lines) + "\n"
+
+
+def _options(name: str, spec: Coefficient) -> list[str]:
+    """What must be declared: all that the name does not imply."""
+    usual = resolve(name, None if implied(name) else 0.0).to_dict()
+    return [
+        f"{key} = {_quoted(value) if isinstance(value, str) else json.dumps(value)}"
+        for key, value in spec.to_dict().items()
+        if value != usual[key] or (key == "initial" and not implied(name))
+    ]
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML: JSON's escapes are among its own."""
+    return json.dumps(text, ensure_ascii=False)
+
+
 def describe(rule: Rule) -> dict[str, Any]:
     """Everything about a rule as plain data."""
     return {
@@ -99,7 +131,7 @@ def full_text(rule: Rule) -> str:
     for stream, start in rule.streams.items():
         constant = "" if stream in written else "; constant over depth"
         lines.append(f"  {stream} starts from {STARTS[start]}{constant}")
-    lines += [_coefficient_line(name, spec) for name, spec in rule.coefficients.items()]
+    lines += [f"  {name}: {coefficient_text(c)}" for name, c in rule.coefficients.items()]
     lines.append(f"  a block calls attention {calls['attn']} × and the MLP {calls['mlp']} ×")
     lines.append(
         f"  beyond gradient descent, the paper's small model has {human_count(extra.total)} "
@@ -109,12 +141,13 @@ def full_text(rule: Rule) -> str:
     return "\n".join(lines)
 
 
-def _coefficient_line(name: str, spec: Coefficient) -> str:
+def coefficient_text(spec: Coefficient) -> str:
+    """Its range, start and shape."""
     ranges = {"unit": "in (0, 1)", "positive": "> 0", "real": "any number"}
     start = spec.initial if isinstance(spec.initial, str) else f"{spec.initial:.12g}"
     kind = "learned, starts at" if spec.learned else "fixed at"
     shape = "" if spec.shape == "scalar" else f", one for each {spec.shape}"
-    return f"  {name}: {ranges[spec.range]}, {kind} {start}{shape}"
+    return f"{ranges[spec.range]}, {kind} {start}{shape}"
 
 
 def human_count(count: int) -> str:

@@ -1,0 +1,244 @@
+"use strict";
+// The page of the rule editor. Python runs in a worker, so typing never waits for it. The worker is
+// made from a text, and all that Pyodide would fetch comes from scripts of this site: this works
+// from the file system, too.
+
+function pythonWorker() {
+  const files = {};
+  self.fetch = async (address) => {
+    const name = String(address).split("/").pop();
+    const type = name.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
+    if (!(name in files)) return new Response("", { status: 404 });
+    return new Response(files[name], { headers: { "Content-Type": type } });
+  };
+  const run = (name) => (0, eval)(new TextDecoder().decode(files[name]));
+  const lock = {
+    info: { abi_version: "2023_0", arch: "wasm32", platform: "emscripten_3_1_46", python: "3.11.3", version: "0.25.1" },
+    packages: {},
+  };
+  const python = `
+import json, sys
+sys.path.insert(0, "/package")
+from docs.site.editor import answer
+def handle(question, costs=json.loads(COSTS)):
+    return json.dumps(answer(**json.loads(question), costs=costs))
+handle
+`;
+  let handle;
+  self.onmessage = async ({ data }) => {
+    try {
+      if (data.files) {
+        Object.assign(files, data.files);
+        files["pyodide-lock.json"] = new TextEncoder().encode(JSON.stringify(lock));
+        run("pyodide.asm.js");
+        run("pyodide.js");
+        const pyodide = await self.loadPyodide({ indexURL: "memory:/pyodide/" });
+        pyodide.unpackArchive(files["package.zip"], "zip", { extractDir: "/package" });
+        pyodide.globals.set("COSTS", data.costs);
+        handle = pyodide.runPython(python);
+        self.postMessage({ ready: true });
+      } else {
+        self.postMessage({ id: data.id, answer: JSON.parse(handle(data.question)) });
+      }
+    } catch (error) {
+      self.postMessage({ id: data.id, failed: String(error) });
+    }
+  };
+}
+
+const editor = (() => {
+  const $ = (id) => document.getElementById(id);
+  const start = "nesterov-lie-trotter";
+  let worker = null;
+  let number = 0;
+  let waiting = null; // the question that is being answered
+  let next = null; // the newest one after it; older ones are dropped
+  const promises = new Map();
+
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const unpacked = async (text) => {
+    const stream = new Blob([bytes(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).arrayBuffer();
+  };
+
+  function script(address) {
+    return new Promise((done, failed) => {
+      const element = document.createElement("script");
+      element.src = address;
+      element.onload = done;
+      element.onerror = () => failed(new Error("This copy of the site was built without Python: npm was missing."));
+      document.head.append(element);
+    });
+  }
+
+  async function begin() {
+    try {
+      await script("_static/pyodide.js");
+      const files = { "package.zip": bytes(self.YURII_PACKAGE["package.zip"]).buffer };
+      const packed = Object.entries(self.YURII_PYODIDE);
+      const buffers = await Promise.all(packed.map(([, text]) => unpacked(text)));
+      packed.forEach(([name], place) => (files[name] = buffers[place]));
+      delete self.YURII_PYODIDE;
+      const text = `(${pythonWorker})()`;
+      worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
+      worker.onmessage = ({ data }) => receive(data);
+      worker.onerror = (event) => verdict("failed", `The editor's Python stopped: ${event.message}`);
+      worker.postMessage({ files, costs: JSON.stringify(self.YURII_PACKAGE.costs) }, Object.values(files));
+    } catch (error) {
+      verdict("failed", error.message);
+    }
+  }
+
+  function receive(data) {
+    if (data.failed) verdict("failed", `The editor failed: ${data.failed}`);
+    if (data.ready) {
+      document.documentElement.dataset.editor = "ready";
+      changed();
+      return;
+    }
+    promises.get(data.id)?.(data.answer);
+    if (data.id === waiting) {
+      promises.delete(data.id);
+      waiting = null;
+      if (next) send();
+      if (data.answer) show(data.answer, data.id);
+    }
+    promises.delete(data.id);
+  }
+
+  const question = () => ({
+    equations: $("equations").value,
+    declarations: $("declarations").value,
+    condition: 10 ** Number($("condition").value),
+    shifted: $("shifted").checked,
+  });
+
+  function changed() {
+    $("kappa").textContent = Number((10 ** Number($("condition").value)).toPrecision(3));
+    next = question();
+    if (worker && waiting === null && document.documentElement.dataset.editor) send();
+  }
+
+  function send() {
+    waiting = ++number;
+    worker.postMessage({ id: waiting, question: JSON.stringify(next) });
+    next = null;
+  }
+
+  // The answer to any question, beside what the page shows: the tests ask this way.
+  function ask(text) {
+    const id = ++number;
+    return new Promise((done) => {
+      promises.set(id, done);
+      worker.postMessage({ id, question: JSON.stringify(text) });
+    });
+  }
+
+  function verdict(state, text) {
+    $("verdict").dataset.state = state;
+    $("verdict").textContent = text;
+  }
+
+  function show(answer, id) {
+    const wrong = answer.ok ? null : answer.box;
+    for (const box of ["equations", "declarations"]) $(box).setAttribute("aria-invalid", String(box === wrong));
+    $("found").classList.toggle("stale", !answer.ok); // what the last valid text gave stays, greyed
+    $("excerpt").hidden = answer.ok || !answer.line;
+    if (answer.ok) {
+      const count = (what, many) => `${many} ${what}${many === 1 ? "" : "s"}`;
+      const parts = [count("stream", Object.keys(answer.streams).length), count("coefficient", Object.keys(answer.coefficients).length)];
+      verdict("ok", `This is a rule: ${parts.join(", ")}.`);
+      fill(answer);
+    } else {
+      const place = answer.line ? `${answer.box}, line ${answer.line}, column ${answer.column}: ` : "";
+      verdict("error", place + answer.reason);
+      if (answer.line) {
+        const line = $(answer.box).value.split(/\r\n|\r|\n/)[answer.line - 1] ?? "";
+        const before = line.slice(0, answer.column - 1).replace(/[^\t]/g, " ");
+        $("excerpt").textContent = `${line}\n${before}^`;
+      }
+    }
+    $("verdict").dataset.answer = id;
+  }
+
+  function fill(answer) {
+    $("found").hidden = false;
+    $("printed").innerHTML = answer.mathml;
+    $("block").innerHTML = answer.svg;
+    $("path").innerHTML = answer.path;
+    const rate = answer.radius === null ? "" : `Spectral radius ${answer.radius.toPrecision(5)} per block. `;
+    $("rate").textContent = rate + answer.remark;
+    $("toml").textContent = answer.toml;
+    const rows = [];
+    for (const [name, text] of Object.entries(answer.streams)) rows.push(["stream", name, text]);
+    for (const [name, text] of Object.entries(answer.coefficients)) rows.push(["coefficient", name, text]);
+    for (const name of answer.locals) rows.push(["local", name, "lives inside one block"]);
+    const { attn, mlp } = answer.calls;
+    rows.push(["calls", "", `attention ${attn} ×, MLP ${mlp} ×, LN_v ${answer.norms} × per block`]);
+    rows.push(["work", "", `${answer.flops.toFixed(2)} × the FLOPs of gradient descent`]);
+    rows.push(["parameters", "", `${answer.extra} more than gradient descent`]);
+    const body = $("needs").tBodies[0];
+    body.replaceChildren(
+      ...rows.map((row) => {
+        const line = document.createElement("tr");
+        row.forEach((text, place) => {
+          const cell = document.createElement("td");
+          const inside = place === 1 && text ? cell.appendChild(document.createElement("code")) : cell;
+          inside.textContent = text;
+          line.append(cell);
+        });
+        return line;
+      }),
+    );
+  }
+
+  // A link carries the rule: by name from the catalogue, or its texts.
+  const encode = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+  const decode = (text) => new TextDecoder().decode(bytes(text.replace(/-/g, "+").replace(/_/g, "/")));
+
+  function fromAddress() {
+    const [kind, value] = location.hash.slice(1).split(/=(.*)/s);
+    let texts = null;
+    try {
+      if (kind === "rule") texts = self.YURII_RULES[decodeURIComponent(value)];
+      if (kind === "text") {
+        const [equations, declarations] = JSON.parse(decode(value));
+        texts = { equations: String(equations), declarations: String(declarations) };
+      }
+    } catch {
+      texts = null;
+    }
+    $("shared").textContent = kind && !texts ? "The link holds no rule." : "";
+    put(texts ?? self.YURII_RULES[start]);
+  }
+
+  function put(texts) {
+    $("equations").value = texts.equations;
+    $("declarations").value = texts.declarations;
+    const found = Object.entries(self.YURII_RULES).find(([, each]) => each.equations === texts.equations && each.declarations === texts.declarations);
+    $("catalogue").value = found ? found[0] : "";
+    changed();
+  }
+
+  async function share() {
+    const { equations, declarations } = question();
+    const address = `${location.href.split("#")[0]}#text=${encode(JSON.stringify([equations, declarations]))}`;
+    location.replace(address);
+    await new Promise((done) => setTimeout(done)); // the page has read its new address
+    try {
+      await navigator.clipboard.writeText(address);
+      $("shared").textContent = "Copied.";
+    } catch {
+      $("shared").textContent = "The address of this page now holds the rule.";
+    }
+  }
+
+  for (const name of ["", ...Object.keys(self.YURII_RULES)]) $("catalogue").append(new Option(name || "a rule of the catalogue", name));
+  $("catalogue").addEventListener("change", () => $("catalogue").value && put(self.YURII_RULES[$("catalogue").value]));
+  for (const id of ["equations", "declarations", "condition", "shifted"]) $(id).addEventListener("input", changed);
+  $("share").addEventListener("click", share);
+  addEventListener("hashchange", fromAddress);
+  fromAddress();
+  begin();
+  return { ask };
+})();

@@ -1,0 +1,3 @@
+"""Colours that figures and pages share."""
+
+INK = "#222222"

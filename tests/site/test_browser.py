@@ -1,0 +1,172 @@
+"""The site in a browser without a network: from the file system, and from a local server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import sys
+
+import pytest
+
+import yuriiformer as yf
+from docs.site.editor import answer
+from docs.site.engine import oracle_costs
+from tests.browser import no_overflow, wait
+from tests.site.malformed import malformed
+from tests.site.test_editor import CATALOGUE
+from tests.test_docs import RULES
+
+pytestmark = pytest.mark.slow
+
+ASK_ALL = """async (all) => {
+    const answers = [];
+    for (const question of all) answers.push(await editor.ask(question));
+    return answers;
+}"""
+ANSWERED = "document.getElementById('verdict')?.dataset.answer"
+
+
+@pytest.fixture(params=["file", "server"])
+def home(request, site):
+    """Where the site is."""
+    return site.as_uri() if request.param == "file" else request.getfixturevalue("served")
+
+
+@pytest.mark.parametrize(
+    ("word", "target"), [("verlet-ama", "gallery/verlet-ama"), ("load_rule", "api")]
+)
+def test_search_finds_a_rule_and_a_name_of_the_api(home, visit, word, target):
+    page = visit(f"{home}/index.html")
+    page.get_by_role("textbox", name="Search").fill(word)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#search-results li a")
+    found = page.locator("#search-results li a").evaluate_all("all => all.map((a) => a.href)")
+    assert any(target in address for address in found)
+    page.locator(f'#search-results li a[href*="{target}"]').first.click()
+    page.wait_for_url(f"**/*{target}*")
+    assert word in page.content()
+
+
+def test_every_page_fits_a_phone_and_reports_nothing(site, visit):
+    paths = [path for path in sorted(site.rglob("*.html")) if "_modules" not in path.parts]
+    assert len(paths) > 70
+    page = visit(paths[0].as_uri(), width=390)
+    for path in paths:
+        page.goto(path.as_uri())
+        assert no_overflow(page), path
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(home, visit, width, scheme):
+    for name in ("index", "gallery/index", "gallery/adam-like", "reference/api_rules"):
+        page = visit(f"{home}/{name}.html", width, color_scheme=scheme)
+        assert no_overflow(page)
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        bright = sum(int(part) for part in paper.strip("rgb()").split(",")) / 3
+        assert (bright < 60) == (scheme == "dark")
+    line = page.evaluate("getComputedStyle(document.body).color")
+    assert line != paper
+
+
+def opened(visit, address, **options):
+    page = visit(address, **options)
+    wait(page, ANSWERED)
+    return page
+
+
+def test_the_editor_agrees_with_python(site, visit):
+    """On the whole catalogue, the rules of the docs, and 200 texts that are no rules."""
+    page = opened(visit, f"{site.as_uri()}/editor.html", offline=True)
+    questions = list(CATALOGUE.values())
+    questions += [split(text) for text in RULES.values()]
+    questions += [{"equations": e, "declarations": d} for e, d in malformed(200)]
+    questions += [{**questions[5], "condition": 10.0, "shifted": True}]
+    said, costs = page.evaluate(ASK_ALL, questions), oracle_costs()
+    for question, found in zip(questions, said, strict=True):
+        wanted = json.loads(json.dumps(answer(**question, costs=costs)))
+        assert words(found) == words(wanted), question
+    assert [each["ok"] for each in said].count(False) == 200
+
+
+def words(found):
+    """What is compared: all, unless the words are Python's own and this is another Python."""
+    own = not found["ok"] and "this is not an equation" in found["reason"]
+    return found["ok"] if own and sys.version_info[:2] != (3, 11) else found
+
+
+def split(text):
+    """A rule's file as the two boxes of the editor."""
+    before, _, rest = text.partition('equations = """\n')
+    equations, _, after = rest.partition('"""\n')
+    return {"equations": equations, "declarations": before + after}
+
+
+def test_typing(home, visit):
+    page = opened(visit, f"{home}/editor.html#rule=gd-euler")
+    assert page.locator("#equations").input_value() == "X = X + attn(X) + mlp(X)\n"
+    assert page.locator("#block svg").count() == page.locator("#path svg").count() == 1
+    page.locator("#equations").press("Control+End")
+    for letter in "X = X + gamma * atn(X)":
+        before = page.evaluate(ANSWERED)
+        page.keyboard.type(letter)
+        wait(page, f"{ANSWERED} !== '{before}'")
+    assert page.locator("#verdict").inner_text() == (
+        "equations, line 2, column 17: unknown function 'atn' (did you mean 'attn'?)"
+    )
+    assert page.locator("#excerpt").inner_text().splitlines()[1].index("^") == 16
+    for _ in range(6):
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.type("t")
+    wait(page, "document.getElementById('verdict').dataset.state === 'error'")
+    page.locator("#equations").fill("X = X + 0.5 * attn(X) + mlp(X)")
+    wait(page, "document.getElementById('verdict').dataset.state === 'ok'")
+    assert "0.5" in page.locator("#toml").inner_text()
+    first = page.locator("#rate").inner_text()
+    page.locator("#condition").fill("1")
+    wait(page, f"document.getElementById('rate').innerText !== {json.dumps(first)}")
+
+
+def test_a_link_carries_the_rule_and_nothing_in_it_runs(site, visit):
+    page = opened(visit, f"{site.as_uri()}/editor.html")
+    page.locator("#equations").fill("X = X + attn(X) + 0.25 * mlp(X)")
+    page.locator("#declarations").fill("label = '½'")
+    page.locator("#share").click()
+    wait(page, "location.hash.startsWith('#text=')")
+    other = opened(visit, page.url)
+    assert other.locator("#equations").input_value() == "X = X + attn(X) + 0.25 * mlp(X)"
+    assert other.locator("#declarations").input_value() == "label = '½'"
+    evil = "<img src=x onerror=document.title='run'>"
+    text = json.dumps(["X = X + attn(X) + mlp(X)", f'label = "{evil}"\nnote = "{evil}"'])
+    carried = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    other.evaluate("(hash) => (location.hash = hash)", f"text={carried}")
+    wait(other, f"document.getElementById('toml').innerText.includes({json.dumps(evil[:20])})")
+    assert other.locator("#verdict").get_attribute("data-state") == "ok"
+    assert other.title() != "run"
+    for wrong in ("text=%%%", "text=bnVsbA", "rule=%%%", "rule=no-such"):
+        other.evaluate("(hash) => (location.hash = hash)", wrong)
+        wait(other, "document.getElementById('shared').innerText === 'The link holds no rule.'")
+        assert "beta_half" in other.locator("#equations").input_value()
+
+
+def test_only_the_editor_loads_python(site, visit):
+    asked = []
+    page = visit(f"{site.as_uri()}/index.html")
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{site.as_uri()}/gallery/gd-euler.html")
+    assert not any("pyodide" in address for address in asked)
+    page.goto(f"{site.as_uri()}/editor.html")
+    wait(page, ANSWERED)
+    assert any("pyodide" in address for address in asked)
+    assert len(yf.rules) + 1 == page.locator("#catalogue option").count()
+
+
+def test_a_site_without_the_engine_says_so(site, browser, tmp_path):
+    """As it is built where npm is missing."""
+    shutil.copytree(site, tmp_path / "site", ignore=lambda *_: {"pyodide.js", "_modules"})
+    page = browser.new_context().new_page()
+    page.goto((tmp_path / "site" / "editor.html").as_uri())
+    wait(page, "document.getElementById('verdict').dataset.state === 'failed'")
+    assert "built without Python: npm was missing" in page.locator("#verdict").inner_text()
+    page.context.close()

@@ -90,7 +90,7 @@ def main() -> None:
         return
     import torch
 
-    from yuriiformer.planning.memory import Estimate
+    from yuriiformer.training.memory import Estimate
 
     print(f"{o.rule}, float32, peak of a training step in MiB")
     print(f"{'size':<8} {'recompute':<9} {'predicted':>9} {'measured':>9} {'ratio':>6}")

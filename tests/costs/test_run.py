@@ -11,8 +11,8 @@ from tests.training.corpora import tales
 from yuriiformer.costs.run import run_costs
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import PRESETS, preset
+from yuriiformer.training.saving import Saver
 from yuriiformer.training.session import fill_vocabulary
-from yuriiformer.training.state import Saver
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,11 @@ from yuriiformer.config import Machine, Recipe, TrainConfig, Validation
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.traffic import fused_bytes, traffic
 from yuriiformer.model import oracles as registry
-from yuriiformer.planning.devices import Device, Timing, find_device, memory, table, time_step
+from yuriiformer.model.device import machine_memory
+from yuriiformer.planning.devices import Device, Timing, find_device, table, time_step
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.state import Saver
+from yuriiformer.training.saving import Saver
 
 FIXED = Device.FIXED
 LARGE = Device("large", "a large one", 100e9, 1e12, 1e13, 1e14)
@@ -254,9 +255,9 @@ def test_memory_of_a_container(tmp_path: Path):
     info, limit = tmp_path / "meminfo", tmp_path / "memory.max"
     info.write_text("MemTotal:       16384 kB\nMemFree: 1 kB\n")
     limit.write_text("max\n")
-    assert memory((str(limit),), str(info)) == 16 * 2**20
+    assert machine_memory((str(limit),), str(info)) == 16 * 2**20
     limit.write_text(f"{2**20}\n")
-    assert memory((str(limit), str(tmp_path / "none")), str(info)) == 2**20
+    assert machine_memory((str(limit), str(tmp_path / "none")), str(info)) == 2**20
 
 
 class Peeking(torch.nn.Linear):

@@ -15,9 +15,9 @@ from yuriiformer.costs.flops import ModelWork, Work
 from yuriiformer.costs.run import Parameters
 from yuriiformer.planning.devices import Device
 from yuriiformer.planning.hours import Against, Blocks, Hours, MoreSeconds
-from yuriiformer.planning.memory import Passes, StepMemory, Update
 from yuriiformer.planning.plan import Disk, Fit, Plan
 from yuriiformer.planning.text import aligned, device_table, plan_page, plan_table
+from yuriiformer.training.memory import Passes, StepMemory, Update
 
 GIB = 2**30
 

@@ -20,7 +20,7 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import GPT2, Tokenizer, padded
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.model.device import autocast, compute_dtype
+from yuriiformer.model.device import autocast, compute_dtype, device_memory, usable
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.takeover import check_fits, take_over
 from yuriiformer.runs.folder import RunFolder
@@ -35,10 +35,13 @@ from yuriiformer.training.initial import (
     vocabulary_of,
 )
 from yuriiformer.training.journal import Journal, Listener, Say, open_journal, saturated
+from yuriiformer.training.memory import fits_whole
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
 from yuriiformer.training.resume import Opened, check_changed, open_run
-from yuriiformer.training.state import Saver, State, check_space, restore, seed_generators
+from yuriiformer.training.saving import Saver, check_space
+from yuriiformer.training.sharding import build_sharded
+from yuriiformer.training.state import State, restore, seed_generators
 from yuriiformer.training.step import Batches, build_model
 from yuriiformer.training.stop import Stopper
 from yuriiformer.training.trainer import Ending, Trainer
@@ -77,8 +80,10 @@ class Setting:
     @property
     def resolved(self) -> dict[str, Any]:
         """What is not in the configuration and may still change a number's last digits."""
-        device = self.processes.device
+        device, processes = self.processes.device, self.processes
+        divided = {"parallel": f"fsdp {processes.copies} x {processes.shards}"}
         return {
+            **(divided if processes.sharded else {}),
             "device": device.type,
             "dtype": str(self.dtype).removeprefix("torch."),
             "compiled": compiles(self.config.machine.compile, device, self.costs.flops),
@@ -97,10 +102,29 @@ def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = No
         config = fill_vocabulary(config, store)
     else:
         config = config.with_(vocab_size=like.vocab_size, valid_vocab=like.valid_vocab)
-    processes = find_processes(config.machine.device)
+    dtype, processes = _places(config)
     batches = Batches(store, config, processes)
-    dtype = compute_dtype(config.machine.precision, processes.device)
     return Setting(config, store, processes, batches, dtype)
+
+
+def _places(config: TrainConfig) -> tuple[torch.dtype, Processes]:
+    """The precision, and the processes as the model is divided among them."""
+    processes = find_processes(config.machine.device)
+    dtype = compute_dtype(config.machine.precision, processes.device)
+    if config.machine.parallel == "fsdp" or _too_large(config, dtype, processes):
+        processes = processes.shard(config.machine.shard_group)
+    return dtype, processes
+
+
+def _too_large(config: TrainConfig, dtype: torch.dtype, processes: Processes) -> bool:
+    """Whether the choice was left to us, and the whole model does not fit on each process."""
+    if config.machine.parallel != "auto" or processes.size == 1:
+        return False
+    room = float(device_memory(processes.device))
+    if processes.device.type == "cpu":  # all processes of a node are on it
+        room /= int(os.environ.get("LOCAL_WORLD_SIZE", processes.size))
+    fits = processes.led(lambda: fits_whole(config, dtype, processes.size, usable(room)))
+    return not processes.share(fits)
 
 
 def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
@@ -181,7 +205,7 @@ def train(
             named = {"path": source.asked, "model": source.about, "rule": source.rule.to_dict()}
             told = {INIT: named}
         opened = processes.led(lambda: _begin(here, folder, told, resume, allow_changed, speak))
-        model = build_model(here.config, here.config.recipe.seed).to(processes.device)
+        model = make_model(here)
         initial = None if source is None else _take_over(here, folder, model, source, speak)
         trainer = _trainer(here, folder, model, opened or Opened(), stopper, speak, listener)
         with closing(trainer.journal):
@@ -190,6 +214,13 @@ def train(
                 trainer.save(hard=True)  # from now on the run does not need the other model
             outcome = trainer.run()
         return Result(outcome, trainer.state, saturated(model), processes.leads, initial)
+
+
+def make_model(here: Setting) -> YuriiFormer:
+    """At its start, on this process's device: whole, or its rows."""
+    if here.processes.sharded:
+        return build_sharded(here.config, here.processes, here.dtype)
+    return build_model(here.config, here.config.recipe.seed).to(here.processes.device)
 
 
 def _take_over(
@@ -257,7 +288,8 @@ def _trainer(
 ) -> Trainer:
     """At the beginning of the run, or where the leading process's checkpoint left it."""
     config, processes, resolved = here.config, here.processes, here.resolved
-    optimizer = Optimizer(model, config.recipe, here.dtype, processes.group)
+    groups = processes.copy_group, processes.shard_group
+    optimizer = Optimizer(model, config.recipe, here.dtype, *groups)
     state = State()
     if processes.share(opened.checkpoint is not None):
         state = restore(opened.checkpoint, model, optimizer, processes, config.recipe.seed)
@@ -286,6 +318,7 @@ def _trainer(
             processes,
             {**config.to_dict(), **resolved},
             here.tokenizer,
+            config.output.save_beside,
         ),
         stopper,
         processes.led(journal) or Journal(say),

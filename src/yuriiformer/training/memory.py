@@ -22,6 +22,7 @@ from yuriiformer.costs.run import count_parameters, stored_bytes
 from yuriiformer.model import loss
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.optimizer import Optimizer
+from yuriiformer.training.owners import TURN_BYTES
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import MicroBatch, accumulate, build_model
 
@@ -89,24 +90,35 @@ class StepMemory:
 
 
 def simulate_passes(
-    config: TrainConfig, micro_batch: int, dtype: torch.dtype, *, accumulates: bool
+    config: TrainConfig,
+    micro_batch: int,
+    dtype: torch.dtype,
+    *,
+    accumulates: bool,
+    sharded: bool = False,
 ) -> Passes:
     """Forward and backward pass of full sequences.
 
     ``accumulates``: the gradients of earlier micro-batches (or the buckets that several processes
-    share) are there already when the forward pass begins.
+    share) are there already when the forward pass begins. ``sharded``: the blocks' matrices come
+    in the precision of the products, as they are gathered, and weights and gradients are left out.
     """
     machine = Machine(
         recompute=config.machine.recompute, stream_precision=config.machine.stream_precision
     )
     # All that the passes depend on: configurations that differ in the rest share the simulation.
     alone = TrainConfig(config.model, machine=machine)
-    return _simulated_passes(alone, micro_batch, dtype, accumulates=accumulates)
+    return _simulated_passes(alone, micro_batch, dtype, accumulates=accumulates, sharded=sharded)
 
 
 @cache
 def _simulated_passes(
-    config: TrainConfig, micro_batch: int, dtype: torch.dtype, *, accumulates: bool
+    config: TrainConfig,
+    micro_batch: int,
+    dtype: torch.dtype,
+    *,
+    accumulates: bool,
+    sharded: bool = False,
 ) -> Passes:
     kept = 0
     peaks: list[float] = []
@@ -126,6 +138,8 @@ def _simulated_passes(
 
     with FakeTensorMode(), Watcher() as watcher, _few_chunks():
         model = build_model(config)
+        for matrix in (p for p in model.blocks.parameters() if sharded and p.ndim > 1):
+            matrix.data = matrix.data.to(dtype)
         if accumulates:
             _give_gradients(model)
         tokens = torch.zeros(micro_batch, config.model.context, dtype=torch.int64)
@@ -135,7 +149,58 @@ def _simulated_passes(
         before = watcher.alive
         accumulate(model, [MicroBatch((tokens, targets), 1.0)], Processes(0, 1, CPU), dtype)
         mark()
+    less = before if sharded else 0
+    peaks = [peak - less for peak in peaks]
     return Passes(kept - before, (peaks[0], peaks[1], peaks[2]), accumulates)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Bytes that a process of a sharded model holds beside its rows, at the three peaks of a
+    micro-batch: the tables, a block and the next one; in the backward pass also the gradients of a
+    block (as they come, and as float32 to be summed), and after it those of the tables."""
+
+    forward: float
+    blocks: float
+    tables: float
+
+
+def gathered(config: TrainConfig, dtype: torch.dtype) -> Gathered:
+    with torch.device("meta"):
+        model = build_model(config)
+    tables = [p for p in model.starts.parameters() if p.ndim > 1]
+    table_bytes = sum(p.nbytes for p in tables)
+    gradient = sum(p.nbytes for p in tables if p.requires_grad)
+    matrices = [[p for p in block.parameters() if p.ndim > 1] for block in model.blocks]
+    block = max(sum(p.numel() for p in each) for each in matrices)
+    forward = table_bytes + 2 * block * dtype.itemsize
+    return Gathered(
+        forward,
+        forward + gradient + block * (dtype.itemsize + torch.float32.itemsize),
+        table_bytes + 2 * gradient,
+    )
+
+
+def sharded_update(config: TrainConfig, dtype: torch.dtype, shards: int) -> Update:
+    """The end of a step where the model is sharded: beside its rows, a process holds the matrices
+    that it owns of two or three of Muon's turns, as they come and as Newton–Schulz needs them."""
+    stored = stored_bytes(config, shards)
+    sizes = count_parameters(config.model, split_fused=config.recipe.split_fused).matrices
+    turns = [
+        min(-(-sizes.count(size) // shards), max(1, TURN_BYTES // (bytes_ := _bytes(size, dtype))))
+        * bytes_
+        for size in set(sizes)
+    ]
+    temporary = TURN_COPIES * max(turns, default=0) * config.recipe.uses_muon
+    named = stored.weights + stored.gradients + stored.optimizer
+    return Update(stored.weights, stored.gradients, stored.optimizer, named + temporary)
+
+
+TURN_COPIES = 9  # two that come, one put together, four of Newton–Schulz, two that go
+
+
+def _bytes(size: tuple[int, int], dtype: torch.dtype) -> int:
+    return size[0] * size[1] * dtype.itemsize
 
 
 def update_memory(config: TrainConfig, dtype: torch.dtype) -> Update:
@@ -203,20 +268,33 @@ class Estimate:
     layers and with one more, and the difference is taken for the others (tests show it exact).
     """
 
-    def __init__(self, config: TrainConfig, dtype: torch.dtype, processes: int = 1) -> None:
-        self.config, self.dtype, self.processes = config, dtype, processes
+    def __init__(
+        self, config: TrainConfig, dtype: torch.dtype, processes: int = 1, shards: int = 1
+    ) -> None:
+        self.config, self.dtype, self.processes, self.shards = config, dtype, processes, shards
         self.own = -(-config.recipe.sequences // processes)  # sequences per step, of one process
         programs = config.model.rule.programs(config.model.n_layer)
         tail = sum(program != programs[0] for program in programs)  # layers that are special
         self.few = max(tail + 1, 2)
-        self.update = update_memory(config, dtype)
+        if shards > 1:
+            self.update = sharded_update(config, dtype, shards)
+        else:
+            self.update = update_memory(config, dtype)
 
     def at(self, micro_batch: int) -> StepMemory:
         layers = self.config.model.n_layer
         if layers <= self.few + 1:
-            return StepMemory(self.update, self._passes(layers, micro_batch))
-        few, more = (self._passes(n, micro_batch) for n in (self.few, self.few + 1))
-        return StepMemory(self.update, few.further(more, layers - self.few))
+            passes = self._passes(layers, micro_batch)
+        else:
+            few, more = (self._passes(n, micro_batch) for n in (self.few, self.few + 1))
+            passes = few.further(more, layers - self.few)
+        if self.shards > 1:
+            here = self.update.weights + self.update.gradients
+            also = gathered(self.config, self.dtype)
+            more_ = (also.forward, also.blocks, also.tables)
+            first, second, third = (p + here + m for p, m in zip(passes.peaks, more_, strict=True))
+            passes = replace(passes, peaks=(first, second, third))
+        return StepMemory(self.update, passes)
 
     def largest(self, room: float) -> int:
         """The largest micro-batch whose peak is at most ``room``; 0 if not even one sequence's."""
@@ -226,7 +304,40 @@ class Estimate:
     def _passes(self, layers: int, micro_batch: int) -> Passes:
         config = replace(self.config, model=replace(self.config.model, n_layer=layers))
         accumulates = self.processes > 1 or micro_batch < self.own
-        return simulate_passes(config, micro_batch, self.dtype, accumulates=accumulates)
+        return simulate_passes(
+            config, micro_batch, self.dtype, accumulates=accumulates, sharded=self.shards > 1
+        )
+
+
+def smallest(config: TrainConfig, dtype: torch.dtype, micro_batch: int, room: float) -> int | None:
+    """The smallest number of processes that can share the model (each with up to so many sequences
+    in memory) so that a step fits into their memory; None if as many as there are sequences do not
+    suffice."""
+
+    def fits(count: int) -> bool:
+        estimate = Estimate(config, dtype, count, count)
+        return estimate.at(min(micro_batch, estimate.own)).peak <= room
+
+    most = config.recipe.sequences
+    high = 1
+    while not fits(high):
+        if high >= most:
+            return None
+        high = min(2 * high, most)
+    low = high // 2  # does not fit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def fits_whole(config: TrainConfig, dtype: torch.dtype, processes: int, room: float) -> bool:
+    """Whether each of so many processes has room for the whole model and a step of its own."""
+    stored = stored_bytes(config)
+    if stored.weights + stored.gradients + stored.optimizer > room:
+        return False
+    estimate = Estimate(config, dtype, processes)
+    return estimate.at(min(config.machine.micro_batch, estimate.own)).peak <= room
 
 
 def largest(peak: Callable[[int], float], room: float, most: int, first: int) -> int:

@@ -62,7 +62,7 @@ def test_two_tasks_of_the_local_executor_train_one_run(tmp_path):
     words = command(
         out,
         *("--executor", "submitit", "--cluster.kind", "local", "--cluster.nodes", "2"),
-        *("--set", "parallel=fsdp", "micro_batch=2"),
+        *("--set", "parallel=fsdp"),
         rules=("gd-lie-trotter",),
     )
     done = run(words)

@@ -15,7 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 from yuriiformer.config import TrainConfig
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.session import Setting, make_model, resolve
+from yuriiformer.training.session import Setting, resolve
+from yuriiformer.training.sharding import make_model
 from yuriiformer.training.step import train_step
 
 
@@ -50,7 +51,7 @@ def parts_of(
     """What a run is put together from, without its folder: the setting, the model, the module that
     training calls, and the optimiser."""
     here = resolve(config, data)
-    model = make_model(here)
+    model = make_model(here.config, here.processes, here.dtype)
     groups = here.processes.copy_group, here.processes.shard_group
     optimizer = Optimizer(model, here.config.recipe, here.dtype, *groups)
     module: torch.nn.Module = model

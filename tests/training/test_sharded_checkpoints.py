@@ -212,6 +212,7 @@ class Pair:
     def __init__(self, words: list[str], log: Path) -> None:
         port = free_port()
         given = [(rank, 2, port, words, log) for rank in range(2)]
+        self.logs = [log.with_suffix(f".{rank}") for rank in range(2)]
         self.each = [FORKS.Process(target=give_command, args=each) for each in given]
         for process in self.each:
             process.start()
@@ -222,6 +223,9 @@ class Pair:
     def kill(self, ranks: tuple[int, ...]) -> None:
         for rank in ranks:
             self.each[rank].kill()
+
+    def finish(self) -> None:
+        assert self.end() == [0, 0], "".join(path.read_text() for path in self.logs)
 
     def end(self) -> list[int | None]:
         """Wait; who loses the other does not train on alone."""
@@ -240,7 +244,7 @@ def test_killed_at_random_moments(tmp_path):
     words = command(out, "--resume", "--parallel", "fsdp", steps=steps)[3:]
     began = time.monotonic()
     undisturbed = command(whole, "--parallel", "fsdp", "--save-beside", steps=steps)[3:]
-    assert Pair(undisturbed, tmp_path / "whole.log").end() == [0, 0]
+    Pair(undisturbed, tmp_path / "whole.log").finish()
     seconds = time.monotonic() - began
     path = out / "metrics.jsonl"
     while kills < 10:
@@ -254,6 +258,6 @@ def test_killed_at_random_moments(tmp_path):
         else:  # it had come to its end
             assert outcome(out) == outcome(whole)
             shutil.rmtree(out)
-    assert Pair(words, log).end() == [0, 0]
+    Pair(words, log).finish()
     assert outcome(out) == outcome(whole)
     assert [record["step"] for record in metrics(out)] == list(range(steps + 1))

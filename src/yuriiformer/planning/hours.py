@@ -99,7 +99,7 @@ class Hours:
     uneven: bool
     reduced_a_step: float  # gradients
     gathered_a_step: float  # by Muon
-    weights_a_step: float  # of a sharded model
+    weights_a_step: float = 0.0  # of a sharded model
 
     @property
     def seconds(self) -> float:

@@ -63,7 +63,7 @@ class Fit:
     fits: bool
     largest_micro_batch: int
     largest_with_recompute: int | None  # where it does not fit and nothing is recomputed yet
-    fewest: int | None  # devices that have room for the step if they share the model
+    fewest: int | None = None  # devices that have room for the step if they share the model
 
 
 @dataclass(frozen=True)

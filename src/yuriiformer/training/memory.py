@@ -22,8 +22,8 @@ from yuriiformer.costs.run import count_parameters, stored_bytes
 from yuriiformer.model import loss
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.owners import TURN_BYTES
 from yuriiformer.training.processes import Processes
+from yuriiformer.training.sharded_memory import gathered_bytes, muon_bytes
 from yuriiformer.training.step import MicroBatch, accumulate, build_model
 
 CPU = torch.device("cpu")
@@ -154,55 +154,6 @@ def _simulated_passes(
     return Passes(kept - before, (peaks[0], peaks[1], peaks[2]), accumulates)
 
 
-@dataclass(frozen=True)
-class Gathered:
-    """Bytes that a process of a sharded model holds beside its rows, at the three peaks of a
-    micro-batch: the tables, a block and the next one; in the backward pass also the gradients of a
-    block (as they come, and as float32 to be summed), and after it those of the tables."""
-
-    forward: float
-    blocks: float
-    tables: float
-
-
-def gathered(config: TrainConfig, dtype: torch.dtype) -> Gathered:
-    with torch.device("meta"):
-        model = build_model(config)
-    tables = [p for p in model.starts.parameters() if p.ndim > 1]
-    table_bytes = sum(p.nbytes for p in tables)
-    gradient = sum(p.nbytes for p in tables if p.requires_grad)
-    matrices = [[p for p in block.parameters() if p.ndim > 1] for block in model.blocks]
-    block = max(sum(p.numel() for p in each) for each in matrices)
-    forward = table_bytes + 2 * block * dtype.itemsize
-    return Gathered(
-        forward,
-        forward + gradient + block * (dtype.itemsize + torch.float32.itemsize),
-        table_bytes + 2 * gradient,
-    )
-
-
-def sharded_update(config: TrainConfig, dtype: torch.dtype, shards: int) -> Update:
-    """The end of a step where the model is sharded: beside its rows, a process holds the matrices
-    that it owns of two or three of Muon's turns, as they come and as Newton–Schulz needs them."""
-    stored = stored_bytes(config, shards)
-    sizes = count_parameters(config.model, split_fused=config.recipe.split_fused).matrices
-    turns = [
-        min(-(-sizes.count(size) // shards), max(1, TURN_BYTES // (bytes_ := _bytes(size, dtype))))
-        * bytes_
-        for size in set(sizes)
-    ]
-    temporary = TURN_COPIES * max(turns, default=0) * config.recipe.uses_muon
-    named = stored.weights + stored.gradients + stored.optimizer
-    return Update(stored.weights, stored.gradients, stored.optimizer, named + temporary)
-
-
-TURN_COPIES = 9  # two that come, one put together, four of Newton–Schulz, two that go
-
-
-def _bytes(size: tuple[int, int], dtype: torch.dtype) -> int:
-    return size[0] * size[1] * dtype.itemsize
-
-
 def update_memory(config: TrainConfig, dtype: torch.dtype) -> Update:
     """The same as `simulate_update`, put together: rules whose matrices are alike, as nearly all
     are, share the simulation of what Muon needs besides."""
@@ -276,10 +227,7 @@ class Estimate:
         programs = config.model.rule.programs(config.model.n_layer)
         tail = sum(program != programs[0] for program in programs)  # layers that are special
         self.few = max(tail + 1, 2)
-        if shards > 1:
-            self.update = sharded_update(config, dtype, shards)
-        else:
-            self.update = update_memory(config, dtype)
+        self.update = update_memory(config, dtype) if shards == 1 else self._sharded_update()
 
     def at(self, micro_batch: int) -> StepMemory:
         layers = self.config.model.n_layer
@@ -290,11 +238,16 @@ class Estimate:
             passes = few.further(more, layers - self.few)
         if self.shards > 1:
             here = self.update.weights + self.update.gradients
-            also = gathered(self.config, self.dtype)
-            more_ = (also.forward, also.blocks, also.tables)
-            first, second, third = (p + here + m for p, m in zip(passes.peaks, more_, strict=True))
+            also = gathered_bytes(self.config, self.dtype)
+            first, second, third = (p + here + m for p, m in zip(passes.peaks, also, strict=True))
             passes = replace(passes, peaks=(first, second, third))
         return StepMemory(self.update, passes)
+
+    def _sharded_update(self) -> Update:
+        stored = stored_bytes(self.config, self.shards)
+        named = stored.weights + stored.gradients + stored.optimizer
+        peak = named + muon_bytes(self.config, self.dtype, self.shards)
+        return Update(stored.weights, stored.gradients, stored.optimizer, peak)
 
     def largest(self, room: float) -> int:
         """The largest micro-batch whose peak is at most ``room``; 0 if not even one sequence's."""
@@ -336,8 +289,11 @@ def fits_whole(config: TrainConfig, dtype: torch.dtype, processes: int, room: fl
     stored = stored_bytes(config)
     if stored.weights + stored.gradients + stored.optimizer > room:
         return False
-    estimate = Estimate(config, dtype, processes)
-    return estimate.at(min(config.machine.micro_batch, estimate.own)).peak <= room
+    try:
+        estimate = Estimate(config, dtype, processes)
+        return estimate.at(min(config.machine.micro_batch, estimate.own)).peak <= room
+    except Exception:  # an oracle of the user's can do anything with values that are not there
+        return True
 
 
 def largest(peak: Callable[[int], float], room: float, most: int, first: int) -> int:

@@ -100,8 +100,7 @@ class Saver:
         generators = self.processes.collect(generator_states(self.processes.device))
         if not self._writes:
             return
-        if self.processes.leads:
-            before()
+        self.writers.led(before)
         told = {
             **asdict(state),
             "generators": generators,

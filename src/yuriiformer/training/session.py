@@ -20,7 +20,7 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import GPT2, Tokenizer, padded
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.model.device import autocast, compute_dtype, device_memory, usable
+from yuriiformer.model.device import autocast, compute_dtype
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.takeover import check_fits, take_over
 from yuriiformer.runs.folder import RunFolder
@@ -35,14 +35,13 @@ from yuriiformer.training.initial import (
     vocabulary_of,
 )
 from yuriiformer.training.journal import Journal, Listener, Say, open_journal, saturated
-from yuriiformer.training.memory import fits_whole
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
 from yuriiformer.training.resume import Opened, check_changed, open_run
 from yuriiformer.training.saving import Saver, check_space
-from yuriiformer.training.sharding import build_sharded
+from yuriiformer.training.sharding import divide, make_model
 from yuriiformer.training.state import State, restore, seed_generators
-from yuriiformer.training.step import Batches, build_model
+from yuriiformer.training.step import Batches
 from yuriiformer.training.stop import Stopper
 from yuriiformer.training.trainer import Ending, Trainer
 
@@ -102,29 +101,10 @@ def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = No
         config = fill_vocabulary(config, store)
     else:
         config = config.with_(vocab_size=like.vocab_size, valid_vocab=like.valid_vocab)
-    dtype, processes = _places(config)
+    processes = divide(config, find_processes(config.machine.device))
     batches = Batches(store, config, processes)
-    return Setting(config, store, processes, batches, dtype)
-
-
-def _places(config: TrainConfig) -> tuple[torch.dtype, Processes]:
-    """The precision, and the processes as the model is divided among them."""
-    processes = find_processes(config.machine.device)
     dtype = compute_dtype(config.machine.precision, processes.device)
-    if config.machine.parallel == "fsdp" or _too_large(config, dtype, processes):
-        processes = processes.shard(config.machine.shard_group)
-    return dtype, processes
-
-
-def _too_large(config: TrainConfig, dtype: torch.dtype, processes: Processes) -> bool:
-    """Whether the choice was left to us, and the whole model does not fit on each process."""
-    if config.machine.parallel != "auto" or processes.size == 1:
-        return False
-    room = float(device_memory(processes.device))
-    if processes.device.type == "cpu":  # all processes of a node are on it
-        room /= int(os.environ.get("LOCAL_WORLD_SIZE", processes.size))
-    fits = processes.led(lambda: fits_whole(config, dtype, processes.size, usable(room)))
-    return not processes.share(fits)
+    return Setting(config, store, processes, batches, dtype)
 
 
 def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
@@ -205,7 +185,7 @@ def train(
             named = {"path": source.asked, "model": source.about, "rule": source.rule.to_dict()}
             told = {INIT: named}
         opened = processes.led(lambda: _begin(here, folder, told, resume, allow_changed, speak))
-        model = make_model(here)
+        model = make_model(here.config, processes, here.dtype)
         initial = None if source is None else _take_over(here, folder, model, source, speak)
         trainer = _trainer(here, folder, model, opened or Opened(), stopper, speak, listener)
         with closing(trainer.journal):
@@ -214,13 +194,6 @@ def train(
                 trainer.save(hard=True)  # from now on the run does not need the other model
             outcome = trainer.run()
         return Result(outcome, trainer.state, saturated(model), processes.leads, initial)
-
-
-def make_model(here: Setting) -> YuriiFormer:
-    """At its start, on this process's device: whole, or its rows."""
-    if here.processes.sharded:
-        return build_sharded(here.config, here.processes, here.dtype)
-    return build_model(here.config, here.config.recipe.seed).to(here.processes.device)
 
 
 def _take_over(

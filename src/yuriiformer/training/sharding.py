@@ -12,18 +12,48 @@ pass: the whole model.)
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import nn
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.model.block import Coefficients
+from yuriiformer.model.device import compute_dtype, device_memory, usable
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.parameters import initialize
+from yuriiformer.training.memory import fits_whole
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import build_model
 
 
-def build_sharded(config: TrainConfig, processes: Processes, dtype: torch.dtype) -> YuriiFormer:
+def divide(config: TrainConfig, processes: Processes) -> Processes:
+    """The processes as the configuration has them share the model; where that is left to us, they
+    do if it does not fit on each whole."""
+    if config.machine.parallel == "fsdp" or _too_large(config, processes):
+        return processes.shard(config.machine.shard_group)
+    return processes
+
+
+def _too_large(config: TrainConfig, processes: Processes) -> bool:
+    if config.machine.parallel != "auto" or processes.size == 1:
+        return False
+    room = float(device_memory(processes.device))
+    if processes.device.type == "cpu":  # all processes of a node are on it
+        room /= int(os.environ.get("LOCAL_WORLD_SIZE", processes.size))
+    dtype = compute_dtype(config.machine.precision, processes.device)
+    fits = processes.led(lambda: fits_whole(config, dtype, processes.size, usable(room)))
+    return not processes.share(fits)
+
+
+def make_model(config: TrainConfig, processes: Processes, dtype: torch.dtype) -> YuriiFormer:
+    """At its start, on this process's device: whole, or its rows."""
+    if processes.sharded:
+        return _build_sharded(config, processes, dtype)
+    return build_model(config, config.recipe.seed).to(processes.device)
+
+
+def _build_sharded(config: TrainConfig, processes: Processes, dtype: torch.dtype) -> YuriiFormer:
     """The model as every run of this configuration begins, of each tensor the rows of this process.
 
     It is built without memory, and its tensors are drawn one at a time. Only a model whose oracles

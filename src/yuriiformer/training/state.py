@@ -117,7 +117,8 @@ def restore(
     saved: dict[str, Any] = {}
     if processes.leads:
         assert checkpoint is not None
-        saved = _told(lambda: read_object(checkpoint.folder / STATE, FORM, CheckpointError))
+        folder = checkpoint.folder
+        saved = _told(folder, lambda: read_object(folder / STATE, FORM, CheckpointError))
     folder = Path(processes.share("" if checkpoint is None else str(checkpoint.folder)))
     saved = processes.share(saved)
     weights, moments = _tensors(folder, model, optimizer, processes)
@@ -157,16 +158,16 @@ def _tensors(
         return weights, moments
 
     if not processes.sharded:
-        weights, moments = _told(read) if processes.leads else (None, None)
+        weights, moments = _told(folder, read) if processes.leads else (None, None)
         return processes.share_tensors(weights), processes.share_tensors(moments)
-    return processes.together(lambda: _told(read))
+    return processes.together(lambda: _told(folder, read))
 
 
-def _told(read: Callable[[], Read]) -> Read:
+def _told(folder: Path, read: Callable[[], Read]) -> Read:
     """What could be read; all that can go wrong is a `CheckpointError`."""
     try:
         return read()
     except YuriiError as error:
         raise CheckpointError(str(error)) from None
     except Exception as error:  # a damaged file can raise anything
-        raise CheckpointError(f"the checkpoint cannot be read: {one_line(error):.160}") from None
+        raise CheckpointError(f"{folder} cannot be read: {one_line(error):.160}") from None

@@ -188,6 +188,7 @@ class Trainer:
                 )
             return
         if self.state.best_loss is None or loss < self.state.best_loss:
+            self._finish_saving()
             try:
                 self.saver.save_model(BEST, step, loss)
                 self.state.best_loss, self.state.best_step = loss, step
@@ -234,14 +235,21 @@ class Trainer:
     def save(self, *, hard: bool) -> None:
         """A checkpoint to resume from. If it cannot be written the earlier one stands, and a run in
         mid-course continues; at the end (``hard``) the error is the run's."""
+        self._finish_saving()
         try:
-            if self.processes.leads:
-                self.folder.put_back(self.journal.say)
+            self.saver.writers.led(lambda: self.folder.put_back(self.journal.say))
             self.saver.save_last(self.state, self.journal.sync, wait=hard)
         except CheckpointError as error:
             if hard:
                 raise
             self.journal.say(f"{error}; the checkpoint before it stands, and training continues")
+
+    def _finish_saving(self) -> None:
+        """Wait for a checkpoint that is written beside the training; if it failed, say so."""
+        try:
+            self.saver.finish()
+        except CheckpointError as error:
+            self.journal.say(f"{error}; the checkpoint before it stands")
 
     def _stop(self) -> Ending:
         self.save(hard=True)

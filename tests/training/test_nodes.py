@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,11 @@ def agent(words: list[str], port: int, nodes: str, log: Path) -> subprocess.Pope
         return subprocess.Popen(given, stdout=file, stderr=file, env=environment() | store)
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
 def kill_node(process: subprocess.Popen[bytes]) -> None:
     """As if its power failed: the agent and its processes."""
     for pid in (process.pid, *workers(process.pid).values()):
@@ -60,6 +67,7 @@ def test_a_node_that_dies_is_replaced(tmp_path):
     with ExitStack() as stack:
         first = agent(words, port, "1:2", logs[0])
         stack.callback(end, first)
+        wait_for(partial(listens, port), first)  # the first node's agent has the meeting point
         second = agent(words, port, "1:2", logs[1])
         stack.callback(end, second)
         assert wait_for(lambda: steps_done(out) >= 8, first), logs[0].read_text()

@@ -204,7 +204,7 @@ class YuriiFormer(nn.Module):
         for block in self.blocks:
             if any(map(is_sharded, block.parameters())):
                 compiled = torch.compile(block.forward, fullgraph=True, **options)
-                block.forward = compiled  # type: ignore[method-assign]
+                block.forward = compiled
             else:
                 block.compile(fullgraph=True, **options)
         return self

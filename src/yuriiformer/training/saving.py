@@ -53,7 +53,8 @@ class Contents:
     tensors: Tensors = field(repr=False)
     rows: dict[str, Any] | None = field(repr=False)
     about: dict[str, Any]
-    state: dict[str, Any] | None = field(default=None, repr=False)
+    state: dict[str, Any] | None = field(repr=False)
+    size: int  # bytes that it may take
 
     def copied(self) -> Contents:
         """The same in memory of its own, which training does not change."""
@@ -146,14 +147,17 @@ class Saver:
         state: dict[str, Any] | None = None,
     ) -> Contents:
         processes = self.processes
+        # Asked here, in the main thread: to look at a sharded model is to change it.
+        size = self.bytes_needed()[0 if state is not None else 1]
         if not processes.sharded:
-            return Contents(name, {k: dict(v) for k, v in tensors.items()}, None, about, state)
+            whole = {kind: dict(each) for kind, each in tensors.items()}
+            return Contents(name, whole, None, about, state, size)
         own = {
             kind: local_tensors(each, first=processes.leads) if processes.keeps else {}
             for kind, each in tensors.items()
         }
         rows = {kind: describe(each, processes.shards) for kind, each in tensors.items()}
-        return Contents(name, own, rows, about, state)
+        return Contents(name, own, rows, about, state, size)
 
     def _try(self, contents: Contents) -> None:
         """In a thread, whose problem waits to be asked for."""
@@ -167,7 +171,7 @@ class Saver:
         keep = self.folder / PREVIOUS if contents.name == LAST else None
 
         def prepare() -> None:
-            self._check_room(folder)
+            self._check_room(folder, contents.size)
             with saying(folder):
                 begin_checkpoint(folder)
 
@@ -212,9 +216,8 @@ class Saver:
         if contents.state is not None:
             write_json(part / STATE, contents.state)
 
-    def _check_room(self, folder: Path) -> None:
+    def _check_room(self, folder: Path, need: int) -> None:
         """Before writing: a full disk can fail in other ways."""
-        need = self.bytes_needed()[0 if folder.name == LAST else 1]
         try:
             self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have moved the run
             free = shutil.disk_usage(self.folder).free

@@ -16,6 +16,7 @@ import torch
 from tests.launcher import FORKS, yurii
 from tests.runs.test_checkpoint import flip_middle
 from tests.training.runs import (
+    SECONDS,
     command,
     file_number,
     losses,
@@ -175,6 +176,22 @@ def test_an_index_that_was_edited(stopped, change, problem):
         load_model(last)
 
 
+def begin_from(rank: int, size: int, port: int, data: Path, model: Path, out: Path) -> None:
+    take_place(rank, size, port)
+    config = divided(small(steps=3).with_(context=48), "fsdp")
+    train(config, data, out, init_from=model)
+
+
+@pytest.mark.slow
+def test_a_divided_run_begins_from_a_divided_model(tmp_path):
+    """With a longer context: of the positions, the rows that there are come over."""
+    team(3, begin_from, tales(), sharded_run(), tmp_path / "many")
+    alone = small(steps=3).with_(context=48)
+    train(alone, tales(), tmp_path / "one", init_from=sharded_run())
+    for found, expected in zip(losses(tmp_path / "many"), losses(tmp_path / "one"), strict=True):
+        assert found == pytest.approx(expected, abs=1e-5)
+
+
 @pytest.mark.slow
 def test_resumed_by_other_numbers_and_kinds(tmp_path):
     """1, FSDP 2, DDP 2, FSDP 4 (twice two), FSDP 3, and 1 again: one run."""
@@ -230,7 +247,7 @@ class Pair:
     def end(self) -> list[int | None]:
         """Wait; who loses the other does not train on alone."""
         for process in self.each:
-            process.join(60)
+            process.join(SECONDS)
             assert process.exitcode is not None, "it waits for the dead"
         return [process.exitcode for process in self.each]
 

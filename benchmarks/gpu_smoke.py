@@ -2,8 +2,9 @@
 
 The project is written and tested on CPUs. Run this first where there is a GPU: it trains every
 rule for a few steps in bfloat16 with compiled blocks, compares with plain float32, stops and goes
-on with a run, and trains on all GPUs at once. It says PASS or FAIL of each; a check that fails does
-not stop the others. Exit code 0 if all pass, else 1.
+on with a run, and trains on all GPUs at once: with the whole model on each, and divided among them
+(FSDP2 over NCCL). It says PASS or FAIL of each; a check that fails does not stop the others. Exit
+code 0 if all pass, else 1.
 
 Usage: python benchmarks/gpu_smoke.py --json smoke.json
 Without a GPU: python benchmarks/gpu_smoke.py --device cpu --quick
@@ -209,13 +210,15 @@ def largest_difference(one: Path, two: Path) -> float:
     return max(abs(a - b) / abs(a) for a, b in pairs)
 
 
-def command_line(smoke: Smoke, start: list[str], out: Path, sequences: int) -> None:
+def command_line(
+    smoke: Smoke, start: list[str], out: Path, sequences: int, *more: str, steps: int = 8
+) -> None:
     flags = {
         "--data": smoke.data,
         "--out": out,
         "--preset": "tales-tiny",
         "--rule": RULE,
-        "--steps": 8,
+        "--steps": steps,
         "--sequences": sequences,
         "--eval-every": 4,
         "--eval-sequences": 16,
@@ -224,7 +227,8 @@ def command_line(smoke: Smoke, start: list[str], out: Path, sequences: int) -> N
         "--compile": "on" if smoke.compile else "off",
     }
     words = [str(word) for pair in flags.items() for word in pair]
-    command = [sys.executable, *start, "-m", "yuriiformer", "train", *words, "--no-tensorboard"]
+    train = ["-m", "yuriiformer", "train", *words, "--no-tensorboard", *more]
+    command = [sys.executable, *start, *train]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     expect(done.returncode == 0, f"{' '.join(command)} failed: {done.stderr[-1500:]}")
@@ -232,15 +236,63 @@ def command_line(smoke: Smoke, start: list[str], out: Path, sequences: int) -> N
 
 def teams_up(smoke: Smoke) -> Figures:
     """torchrun on all GPUs (two processes on a CPU) gives the losses of one process."""
-    processes = torch.cuda.device_count() if smoke.device.type == "cuda" else 2
+    processes = processes_here(smoke)
     sequences = max(16, 2 * processes)
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     one, many = smoke.folder / "one", smoke.folder / "many"
     command_line(smoke, [], one, sequences)
-    command_line(smoke, launcher, many, sequences)
+    command_line(smoke, torchrun(processes), many, sequences, "--parallel", "ddp")
     difference, bound = largest_difference(one, many), TEAM[smoke.precision]
     expect(difference <= bound, f"losses differ by {difference:.2e}, more than {bound:.0e}")
     return {"processes": processes, "difference": difference, "bound": bound}
+
+
+def processes_here(smoke: Smoke) -> int:
+    return torch.cuda.device_count() if smoke.device.type == "cuda" else 2
+
+
+def torchrun(processes: int) -> list[str]:
+    return ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+
+
+def shares(smoke: Smoke, *more: str) -> Figures:
+    """A model divided among all GPUs gives the losses of one process; its checkpoint is resumed by
+    one process, which ends with the same loss."""
+    processes = processes_here(smoke)
+    expect(processes > 1, "needs two GPUs or more")
+    sequences, name = max(16, 2 * processes), "-".join(["shared", *more])
+    out, one = smoke.folder / name, smoke.folder / f"{name}-one"
+    command_line(smoke, [], one, sequences, *(flag for flag in more if "recompute" in flag))
+    command_line(smoke, torchrun(processes), out, sequences, "--parallel", "fsdp", *more)
+    difference, bound = largest_difference(one, out), TEAM[smoke.precision]
+    expect(difference <= bound, f"losses differ by {difference:.2e}, more than {bound:.0e}")
+    final = out / "checkpoints" / "final"
+    expect((final / "model.index.json").is_file(), "the checkpoint is not divided")
+    weights = yf.load_model(final).state_dict()
+    apart = max(
+        float((weights[name] - tensor).abs().max())
+        for name, tensor in yf.load_model(one / "checkpoints" / "final").state_dict().items()
+    )
+    grows = ("--resume", "--allow-changed", "steps")
+    command_line(smoke, [], out, sequences, *grows, "--parallel", "ddp", steps=10)
+    command_line(smoke, [], one, sequences, *grows, steps=10)
+    resumed = largest_difference(one, out)
+    expect(resumed <= bound, f"resumed by one process, losses differ by {resumed:.2e}")
+    return {"processes": processes, "difference": difference, "weights_apart": apart}
+
+
+def overlaps(smoke: Smoke) -> Figures:
+    """Tokens per second and memory of DDP and of a divided model on all GPUs, and the planner's
+    memory: figures to look at, not a check."""
+    processes = processes_here(smoke)
+    expect(processes > 1, "needs two GPUs or more")
+    found: Figures = {}
+    for parallel in ("ddp", "fsdp"):
+        out = smoke.folder / f"speed-{parallel}"
+        flags = ("--parallel", parallel, "--preset", smoke.size, "--micro-batch", "1")
+        command_line(smoke, torchrun(processes), out, 2 * processes, *flags, steps=STEPS)
+        rates = [r["timing"]["tokens_per_second"] for r in read_metrics(out / "metrics.jsonl")[1:]]
+        found[f"{parallel}_tokens_per_second"] = sorted(rates)[len(rates) // 2]
+    return found
 
 
 def attempt(name: str, check: Callable[[], Figures]) -> dict[str, Any]:
@@ -273,6 +325,24 @@ def brief(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def sharded_checks(smoke: Smoke) -> list[dict[str, Any]]:
+    """Where there are two devices or more."""
+    if processes_here(smoke) < 2:
+        print("SKIP  shared model: needs two GPUs or more")
+        return []
+    kinds = {
+        "shared model": (),
+        "shared, recomputed": ("--recompute",),
+        "shared, saved beside": ("--save-beside", "--save-every", "2"),
+    }
+    if processes_here(smoke) % 2 == 0 and processes_here(smoke) > 2:
+        kinds["shared by halves"] = ("--shard-group", str(processes_here(smoke) // 2))
+    found = [
+        attempt(name, lambda flags=flags: shares(smoke, *flags)) for name, flags in kinds.items()
+    ]
+    return [*found, attempt("DDP and shared, speed", lambda: overlaps(smoke))]
+
+
 def all_checks(smoke: Smoke, rules: list[str]) -> list[dict[str, Any]]:
     def make_data() -> Figures:
         meta = prepare(Tales(200, seed=0), smoke.data, Settings("bytes"), workers=1)
@@ -282,6 +352,7 @@ def all_checks(smoke: Smoke, rules: list[str]) -> list[dict[str, Any]]:
         attempt("data", make_data),
         attempt("stop and resume", lambda: resumes(smoke)),
         attempt("several processes", lambda: teams_up(smoke)),
+        *sharded_checks(smoke),
     ]
     for rule in rules:
         torch._dynamo.reset()  # a run compiles one rule; so many would reach a limit

@@ -407,3 +407,5 @@ def test_the_planning_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_commands(blocks("docs/planning.md", "console")[0].splitlines())
     assert "NVIDIA H200" in capsys.readouterr().out
+    run_commands(blocks("docs/scaling.md", "console")[0].splitlines())
+    assert "22 layers" in capsys.readouterr().out

@@ -32,6 +32,7 @@ Scale = Literal["original", "rms"]  # of Muon's updates
 Blocks = Literal["first", "spread"]  # of a split, those that a validation reads
 LARGEST_RATE = 1e31  # of learning rates and the like, and 1e37 of a product: float32 holds 3e38
 Compile = Literal["auto", "on", "off"]
+Parallel = Literal["auto", "ddp", "fsdp"]
 
 
 @dataclass(frozen=True)
@@ -174,12 +175,21 @@ class Machine:
     """CPU threads of each process; torch's own choice if not given."""
     deterministic: bool = False
     """On a GPU: use deterministic algorithms where they exist (on a CPU they always are)."""
+    parallel: Parallel = "auto"
+    """Several processes: ddp holds the whole model on each, fsdp divides weights, gradients and
+    optimiser among them; auto is ddp where that fits into memory."""
+    shard_group: int | None = None
+    """With fsdp: so many neighbouring processes hold one copy of the model between them (those of a
+    node, say); all processes if not given."""
 
     def __post_init__(self) -> None:
         _whole(self, "micro_batch", least=1)
-        if self.threads is not None:
-            _whole(self, "threads", least=1)
+        for name in ("threads", "shard_group"):
+            if getattr(self, name) is not None:
+                _whole(self, name, least=1)
         _choices(self)
+        if self.shard_group is not None and self.parallel == "ddp":
+            raise ConfigError("shard_group is for parallel=fsdp: ddp divides no model")
 
 
 @dataclass(frozen=True)
@@ -188,6 +198,8 @@ class Output:
 
     save_every: int = 100
     """Steps between checkpoints to resume from."""
+    save_beside: bool = False
+    """Write these checkpoints while the training continues, from a copy in memory."""
     tensorboard: bool = True
     """Also write TensorBoard files, where it is installed."""
     wandb: str | None = None

@@ -94,6 +94,7 @@ def test_going_on(tmp_path, capsys):
 def test_dry_run(name, capsys):
     little = ("--n-layer", "1", "--n-head", "1", "--d-model", "8", "--context", "16")
     little += ("--sequences", "2", "--micro-batch", "1")
+    little += ("--n-kv-head", "1") if PRESETS[name]("gd-euler").model.n_kv_head else ()
     assert run("--preset", name, "--data", tales(), "--dry-run", *little) == 0
     plan = capsys.readouterr().out
     for word in ("Parameters", "epochs", "Memory", "tokens", "vocabulary 512", "1 layers"):

@@ -15,10 +15,10 @@ from yuriiformer.comparison.outcomes import Arm, compare_arms
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.run import count_parameters, run_costs
 from yuriiformer.planning.devices import find_device
-from yuriiformer.planning.memory import simulate_update
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.report.results import result_table
 from yuriiformer.runs.run import read_run
+from yuriiformer.training.memory import simulate_update
 from yuriiformer.training.session import fill_vocabulary, train
 
 

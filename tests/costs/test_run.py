@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 import yuriiformer as yf
 from tests.training.corpora import tales
 from yuriiformer.costs.run import run_costs
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import PRESETS, preset
+from yuriiformer.training.processes import Processes
+from yuriiformer.training.saving import Saver
 from yuriiformer.training.session import fill_vocabulary
-from yuriiformer.training.state import Saver
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,8 @@ def test_a_checkpoint_takes_what_the_plan_says(tmp_path):
     costs = run_costs(filled, 10**6)
     assert size == pytest.approx(costs.weights + costs.optimizer, rel=0.1)
     model = yf.load_model(last)
-    saver = Saver(last, model, Optimizer(model, config.recipe), None, {})
+    alone = Processes(0, 1, torch.device("cpu"))
+    saver = Saver(last, model, Optimizer(model, config.recipe), alone, {})
     assert saver.bytes_needed()[0] >= size
 
 

@@ -15,9 +15,9 @@ from yuriiformer.costs.flops import ModelWork, Work
 from yuriiformer.costs.run import Parameters
 from yuriiformer.planning.devices import Device
 from yuriiformer.planning.hours import Against, Blocks, Hours, MoreSeconds
-from yuriiformer.planning.memory import Passes, StepMemory, Update
 from yuriiformer.planning.plan import Disk, Fit, Plan
 from yuriiformer.planning.text import aligned, device_table, plan_page, plan_table
+from yuriiformer.training.memory import Passes, StepMemory, Update
 
 GIB = 2**30
 
@@ -33,6 +33,7 @@ def plan() -> Plan:
         device=Device("d", "Device", 16e9, 9e11, 1e13, 1.25e14),
         dtype=torch.bfloat16,
         gpus=2,
+        shards=1,
         micro_batch=8,
         epochs=1.5,
         parameters=Parameters(64_000, 8_192, 0, 32_768, 65_536, 320, 0, 0, 162_624, ()),

@@ -183,7 +183,10 @@ def losses(out: Path) -> list[tuple[int, float, float]]:
 
 
 def weights(out: Path, name: str = "final") -> bytes:
-    return (out / "checkpoints" / name / "model.safetensors").read_bytes()
+    """All bytes of them, in one file or several."""
+    files = sorted((out / "checkpoints" / name).glob("model*.safetensors"))
+    assert files
+    return b"".join(path.read_bytes() for path in files)
 
 
 def outcome(out: Path) -> dict[str, Any]:

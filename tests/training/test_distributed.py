@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -31,6 +29,7 @@ from tests.training.runs import (
     weights,
     workers,
 )
+from tests.training.teams import take_place, team
 from yuriiformer.cli.main import main
 from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import DataError
@@ -42,13 +41,6 @@ from yuriiformer.training.session import train
 from yuriiformer.training.step import Batches
 
 RULES = ("gd-lie-trotter", "nesterov-lie-trotter", "hamiltonian")
-
-
-def take_place(rank: int, size: int, port: int) -> None:
-    """What torchrun tells a process of its place."""
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-    place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in place.items()})
 
 
 def train_each_rule(rank: int, size: int, port: int, data: Path, home: Path) -> None:
@@ -63,16 +55,6 @@ def give_command(rank: int, size: int, port: int, words: list[str], log: Path) -
     take_place(rank, size, port)
     with log.with_suffix(f".{rank}").open("w") as said, redirect_stdout(said):
         assert main(words) == 0
-
-
-def team(processes: int, act: Callable[..., None], *given: object) -> None:
-    """So many warm processes that act together."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torch.multiprocessing.start_processes(
-        act, (processes, port, *given), nprocs=processes, start_method="forkserver"
-    )
 
 
 def assert_close(out: Path, reference: Path) -> None:
@@ -265,14 +247,14 @@ def take_steps(group: dist.ProcessGroup | None) -> list[torch.Tensor]:
 
 
 def one_of_many(rank: int, size: int, home: str) -> None:
-    """A process that shares Muon's work, and notes how many matrices it was given at a time."""
+    """A process that shares Muon's work, and notes the shapes of what it was given."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{home}/store", rank=rank, world_size=size)
     given, real = [], muon.orthogonalize
 
-    def counted(stack, *more):
-        given.append(len(stack))
-        return real(stack, *more)
+    def counted(stack, **more):
+        given.append(tuple(stack.shape))
+        return real(stack, **more)
 
     muon.orthogonalize = counted
     result = take_steps(dist.group.WORLD)
@@ -285,7 +267,7 @@ def one_of_many(rank: int, size: int, home: str) -> None:
 )
 def test_muon_is_divided(tmp_path, size):
     """5, 3, 1 and 2 · 3 matrices among processes that do not divide them: the same result on all,
-    as on one, and nobody does more than a share."""
+    as on one, and nobody does more than an even share and one matrix."""
     torch.multiprocessing.start_processes(
         one_of_many, (size, str(tmp_path)), nprocs=size, start_method="forkserver"
     )
@@ -296,6 +278,6 @@ def test_muon_is_divided(tmp_path, size):
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
             assert torch.equal(found, common)
     assert not torch.allclose(alone[0], matrices()[0], atol=1e-2)
-    assert sum(sum(given) for _, given in results) == 3 * (5 + 3 + 1 + 2 * PARTS)
-    for _, given in results:
-        assert all(most <= -(-6 // size) for most in given)
+    assert sum(stack[0] for _, given in results for stack in given) == 3 * (5 + 3 + 1 + 2 * PARTS)
+    work = [sum(n * r * c * min(r, c) for n, r, c in given) / 3 for _, given in results]
+    assert max(work) <= sum(work) / size + 6 * 12 * 6

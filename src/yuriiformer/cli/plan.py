@@ -20,7 +20,7 @@ from yuriiformer.cli.parsing import (
     parse_flags,
     parse_known,
 )
-from yuriiformer.config import Recipe, TrainConfig, Validation
+from yuriiformer.config import Parallel, Recipe, TrainConfig, Validation
 from yuriiformer.data.paper_corpora import CORPORA
 from yuriiformer.errors import ConfigError
 from yuriiformer.methods.catalog import rules as catalogue
@@ -47,6 +47,10 @@ class PlannedMachine:
     """Keep only the streams between blocks and recompute the rest in the backward pass."""
     threads: int | None = None
     """CPU threads, with --device cpu."""
+    parallel: Parallel = "auto"
+    """Several GPUs: ddp holds the whole model on each, fsdp divides it; auto: ddp if it fits."""
+    shard_group: int | None = None
+    """With fsdp: so many GPUs hold one copy of the model between them; all if not given."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Flags:
 
     preset: str = PRESET
     """A complete configuration to start from: tinystories-small, openwebtext-small,
-    openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
+    openwebtext-medium (the paper's), cpu-tinystories, tales-tiny, 1b, 7b."""
     config: Path | None = None
     """A configuration file: a run's config.json, or some fields (TOML, YAML, JSON) that are changed
     in the preset."""

@@ -53,7 +53,7 @@ class Flags:
     """Folder of prepared data (see 'yurii prepare')."""
     preset: str = PRESET
     """The configuration that all arms start from: tinystories-small, openwebtext-small,
-    openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
+    openwebtext-medium (the paper's), cpu-tinystories, tales-tiny, 1b, 7b."""
     study: Path | None = None
     """A study's TOML file: arms, settings, seeds, baseline and hypotheses (docs/comparing.md)."""
     archive: Path | None = None
@@ -85,7 +85,7 @@ class Flags:
     gpus: str = ""
     """GPUs to spread the runs over, such as 0,1: each job sees one."""
     processes: int = 1
-    """Processes of each run (torchrun)."""
+    """Processes of each run (torchrun), on each node."""
     report: bool = False
     """Write the report at the end, as 'yurii report' does."""
     print_commands: bool = False
@@ -249,6 +249,8 @@ def _threads(flags: Flags) -> int | None:
 def _check(flags: Flags) -> None:
     jobs = whole_number("--jobs", flags.jobs, 1)
     processes = whole_number("--processes", flags.processes, 1)
+    if whole_number("--cluster.nodes", flags.cluster.nodes, 1) > 1 and flags.executor == "local":
+        raise ConfigError("--cluster.nodes is for --executor submitit")
     if not flags.wait and flags.executor != "submitit":
         raise ConfigError("--no-wait is for --executor submitit")
     here = flags.executor == "local" and not flags.print_commands

@@ -48,7 +48,7 @@ class Flags:
     """Folder of the run."""
     preset: str = PRESET
     """A complete configuration to start from: tinystories-small, openwebtext-small,
-    openwebtext-medium (the paper's), cpu-tinystories, tales-tiny."""
+    openwebtext-medium (the paper's), cpu-tinystories, tales-tiny, 1b, 7b."""
     config: Path | None = None
     """A configuration file: another run's config.json, or some fields (TOML, YAML, JSON) that are
     changed in the preset."""

@@ -7,6 +7,7 @@ the same command finds them again.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ from yuriiformer.files import read_json, write_json
 from yuriiformer.training.stop import EXIT_CODE
 
 JOBS = "jobs.json"  # the ids of the runs' jobs, by run
+PORTS = range(29_500, 31_500)  # where nodes of a job meet: one by the job's number
+# torchrun's own store outlives processes that are started again, and would give them the addresses
+# of the dead.
+OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 @dataclass(frozen=True)
@@ -33,26 +38,43 @@ class Cluster:
     """SLURM partition."""
     minutes: int = 24 * 60
     """Time limit of a job; one that reaches it is queued again and resumes."""
+    nodes: int = 1
+    """Nodes of a job, each with --processes processes of the run."""
     gpus: int = 0
-    """GPUs of a job."""
+    """GPUs of a job, on each node."""
     cpus: int = 1
-    """Cores of a job."""
+    """Cores of a job, on each node."""
     memory_gb: float | None = None
-    """Memory of a job."""
+    """Memory of a job, on each node."""
     extra: tuple[str, ...] = ()
     """Further SLURM parameters, KEY=VALUE."""
 
 
 class TrainTask:
-    """What submitit pickles and calls: one run, as a process."""
+    """What submitit pickles and calls, once on each node: one run, or its processes there."""
 
-    def __init__(self, words: Sequence[str], log: Path) -> None:
-        self.words, self.log = list(words), log
+    def __init__(self, words: Sequence[str], log: Path, nodes: int = 1) -> None:
+        self.words, self.log, self.nodes = list(words), log, nodes
 
     def __call__(self) -> int:
+        words, environment = self.words, dict(os.environ)
+        if self.nodes > 1:
+            words, environment = self._joined(), {**environment, **OWN_STORE}
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as file:
-            return subprocess.run(self.words, stdout=file, stderr=file, check=False).returncode
+            done = subprocess.run(words, stdout=file, stderr=file, env=environment, check=False)
+            return done.returncode
+
+    def _joined(self) -> list[str]:
+        """torchrun's words, with the place where the nodes of this job meet: on the first one."""
+        import submitit  # noqa: PLC0415
+
+        here = submitit.JobEnvironment()
+        port = PORTS.start + int("".join(filter(str.isdecimal, here.job_id)) or 0) % len(PORTS)
+        meeting = {"id": here.job_id, "endpoint": f"{here.hostnames[0]}:{port}", "backend": "c10d"}
+        flags = [f"--rdzv-{name}={value}" for name, value in meeting.items()]
+        at = self.words.index("--standalone")
+        return [*self.words[:at], f"--nnodes={self.nodes}", *flags, *self.words[at + 1 :]]
 
     def checkpoint(self, *args: Any, **kwargs: Any) -> Any:
         """Called before the job is taken away: the same again, which resumes."""
@@ -74,7 +96,7 @@ class ClusterJob:
         if not self.job.done():
             return None
         try:
-            return int(self.job.result())
+            return max(int(code) for code in self.job.results())  # of its nodes
         except Exception:  # the reason is in the run's log
             return 1
 
@@ -98,7 +120,8 @@ def cluster(
         earlier = _earlier(suite, run, submitit) if executor.cluster == "slurm" else None
         if earlier is not None:
             return ClusterJob(earlier)
-        task = TrainTask(command(run, data.resolve(), processes), run.log.resolve())
+        words = command(run, data.resolve(), processes, nodes=wanted.nodes)
+        task = TrainTask(words, run.log.resolve(), wanted.nodes)
         try:
             job = executor.submit(task)
         except Exception as error:  # submitit's and subprocess's own, of many kinds
@@ -118,6 +141,7 @@ def _executor(submitit: Any, folder: Path, wanted: Cluster) -> Any:
         options: dict[str, Any] = {
             "name": "yurii",
             "timeout_min": wanted.minutes,
+            **_places(wanted.nodes, executor.cluster),
             "gpus_per_node": wanted.gpus,
             "cpus_per_task": wanted.cpus,
             "mem_gb": wanted.memory_gb,
@@ -128,6 +152,13 @@ def _executor(submitit: Any, folder: Path, wanted: Cluster) -> Any:
     except (ValueError, RuntimeError, NameError, AssertionError) as error:
         raise ConfigError(f"--cluster: {one_line(error)}") from None
     return executor
+
+
+def _places(nodes: int, kind: str) -> dict[str, int]:
+    """One task on each node. On this machine, which is but one node, as many tasks."""
+    if kind == "slurm":
+        return {"nodes": nodes, "tasks_per_node": 1}
+    return {"nodes": 1, "tasks_per_node": nodes}
 
 
 def _earlier(suite: SuiteFolder, run: RunSpec, submitit: Any) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
+from torch import Tensor
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.costs.flops import model_work
@@ -14,6 +15,7 @@ from yuriiformer.data.order import BatchOrder
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.parameters import MATRICES, named_groups
+from yuriiformer.model.shards import shard_bounds
 
 
 @dataclass(frozen=True)
@@ -73,24 +75,30 @@ def _part(name: str, dimensions: int) -> str:
 
 @dataclass(frozen=True)
 class Stored:
-    """Bytes that every process holds between the passes of a step."""
+    """Bytes that a process holds between the passes of a step."""
 
     weights: int
     gradients: int
     optimizer: int
 
 
-def stored_bytes(config: TrainConfig) -> Stored:
-    """Muon keeps one number per parameter; AdamW keeps two, and a step count per tensor."""
+def stored_bytes(config: TrainConfig, shards: int = 1) -> Stored:
+    """Muon keeps one number per parameter; AdamW keeps two, and a step count per tensor. Where
+    ``shards`` processes share a model, it is the first one's: no other has more."""
     with torch.device("meta"):
         model = YuriiFormer(config.model, seed=None)
-    trained = {name: p.nbytes for name, p in model.named_parameters() if p.requires_grad}
+
+    def held(tensor: Tensor) -> int:
+        rows = shard_bounds(len(tensor), shards, 0)[1] if tensor.ndim > 1 else len(tensor)
+        return tensor.nbytes // len(tensor) * rows
+
+    trained = {name: held(p) for name, p in model.named_parameters() if p.requires_grad}
     groups = named_groups(model) if config.recipe.uses_muon else []
     matrices = [trained[n] for each in groups if each.kind == MATRICES for n in each.names]
     gradients, muon = sum(trained.values()), sum(matrices)
     counts = 4 * (len(trained) - len(matrices))
     return Stored(
-        weights=sum(tensor.nbytes for tensor in model.state_dict().values()),
+        weights=sum(held(tensor) for tensor in model.state_dict().values()),
         gradients=gradients,
         optimizer=muon + 2 * (gradients - muon) + counts,
     )

@@ -34,7 +34,7 @@ from yuriiformer.evaluation.validation import (
     silent,
 )
 from yuriiformer.files import claim_folder, read_json, write_json
-from yuriiformer.model.config import WEIGHTS
+from yuriiformer.model.config import weights_name
 from yuriiformer.model.device import choose_device
 from yuriiformer.runs.checkpoint import MANIFEST
 from yuriiformer.runs.loading import LoadedModel, open_model
@@ -187,7 +187,8 @@ def is_evaluated(
 ) -> bool:
     """Whether a run's folder has all of these results, of the checkpoint as it is now."""
     manifest = read_json(run / "checkpoints" / checkpoint / MANIFEST)
-    weights = manifest.get("files", {}).get(WEIGHTS, {}).get("sha256")
+    files = manifest.get("files", {})
+    weights = files.get(weights_name(files), {}).get("sha256")
     names = [result_name(spec, checkpoint, limit) for spec in specs]
     names += [f"validation-{checkpoint}.json"] * validation
     found = [read_json(run / EVALUATION / name).get("sha256") for name in names]

@@ -84,6 +84,9 @@ def total_loss(
             for inputs, targets in batches:
                 if stop():
                     return None
+                if not targets.numel():  # only for processes that share the model with this one
+                    model(inputs)
+                    continue
                 nats += model(inputs, targets).item() * targets.numel()
                 tokens += targets.numel()
     finally:

@@ -6,7 +6,7 @@ when a model is built from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, overload
 
@@ -18,7 +18,13 @@ from yuriiformer.sizes import size
 Gelu = Literal["exact", "tanh"]
 Precision = Literal["auto", "float32", "bfloat16"]
 VelocityNorm = Literal["shared", "separate"]
-WEIGHTS = "model.safetensors"  # in the folder of a model
+# In the folder of a model: all weights in one file, or the index of those that are in several.
+WEIGHTS, INDEX = "model.safetensors", "model.index.json"
+
+
+def weights_name(files: Container[str]) -> str:
+    """Of a folder's files, the one whose hash tells which weights these are."""
+    return INDEX if INDEX in files else WEIGHTS
 
 
 class _RuleField:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 
 import torch
 
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import Precision
+
+LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+# Of a device's memory set aside: a share for fragmentation, and the context of the driver.
+SHARE, FIXED = 0.08, 1e9
 
 
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
@@ -65,3 +70,30 @@ def autocast(dtype: torch.dtype, device: torch.device) -> AbstractContextManager
     if dtype == torch.float32:
         return nullcontext()
     return torch.autocast(device.type, dtype=dtype)
+
+
+def device_memory(device: torch.device) -> int:
+    """Bytes of a device; of the CPU, those of the machine."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory())
+    return machine_memory()
+
+
+def usable(memory: float) -> float:
+    """What a run may fill of so many bytes: the rest is assumed to be lost."""
+    return memory * (1 - SHARE) - FIXED
+
+
+def machine_memory(limits: tuple[str, ...] = LIMITS, info: str = "/proc/meminfo") -> int:
+    """Of the machine, or of the container that this process is in."""
+    found = []
+    for limit in limits:
+        with suppress(OSError, ValueError):  # not there, or "max"
+            found.append(int(Path(limit).read_text()))
+    with suppress(OSError):
+        for line in Path(info).read_text().splitlines():
+            if line.startswith("MemTotal:"):
+                found.append(int(line.split()[1]) * 1024)
+    return min(found, default=8 * 2**30)

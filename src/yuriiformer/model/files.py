@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import yuriiformer
 from yuriiformer.data.tokenizers import TOKENIZER_FILE, Tokenizer, load_tokenizer
-from yuriiformer.errors import ConfigError, ModelFileError, RuleError, brief, one_line
+from yuriiformer.errors import ConfigError, ModelFileError, RuleError, brief
 from yuriiformer.files import (
     claim_folder,
     new_folder,
@@ -33,10 +32,11 @@ from yuriiformer.files import (
 )
 from yuriiformer.model.config import WEIGHTS, ModelConfig
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.reading import count, plain_text, problem_of, read_object, reason
+from yuriiformer.model.tensor_files import TensorFiles, not_safetensors
+from yuriiformer.reading import count, plain_text, problem_of, read_object
 
 FORMAT = 1
-CONFIG = "model.json"
+CONFIG, MODEL = "model.json", "model"
 FILES = {WEIGHTS, CONFIG, TOKENIZER_FILE}
 FORM: dict[str, Any] = {
     "format": int,
@@ -81,13 +81,19 @@ def write_model(model: YuriiFormer, folder: Path, tokenizer: Tokenizer | None = 
     model = unwrap(model)
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     save_file(tensors, folder / WEIGHTS)
-    config = model.config.to_dict()
+    sync(folder / WEIGHTS)
+    describe_model(model.config, folder, tokenizer)
+
+
+def describe_model(config: ModelConfig, folder: Path, tokenizer: Tokenizer | None = None) -> None:
+    """What belongs to weights that are there: the configuration with their hash, the tokeniser."""
+    plain = config.to_dict()
     data: dict[str, Any] = {
         "format": FORMAT,
         "yuriiformer": yuriiformer.__version__,
-        "config": config,
-        "config_sha256": sha256_of_json(config),
-        "weights_sha256": sha256(folder / WEIGHTS),
+        "config": plain,
+        "config_sha256": sha256_of_json(plain),
+        "weights_sha256": sha256(TensorFiles(folder, MODEL).head),
     }
     if tokenizer is not None:
         data["tokenizer"] = {"name": tokenizer.name, "end_of_text": tokenizer.end_of_text}
@@ -96,25 +102,35 @@ def write_model(model: YuriiFormer, folder: Path, tokenizer: Tokenizer | None = 
             sync(folder / TOKENIZER_FILE)
     written = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG).write_text(written, encoding="utf-8")
-    sync(folder / WEIGHTS)
     sync(folder / CONFIG)
 
 
 def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> YuriiFormer:
-    """The model that `save_model` wrote, with the dtypes it had."""
+    """The model that `save_model` or a run wrote, in one file or several, with the dtypes it
+    had."""
     folder = Path(folder)
     data = _read_config(folder)
     model = empty_model(data["config"], folder / CONFIG)
-    if sha256(folder / WEIGHTS) != data["weights_sha256"]:
+    files = TensorFiles(folder, MODEL)
+    if sha256(files.head) != data["weights_sha256"]:
         raise ModelFileError(
-            f"{folder / WEIGHTS} is damaged or not the file that {CONFIG} speaks of (its SHA-256 "
+            f"{files.head} is damaged or not the file that {CONFIG} speaks of (its SHA-256 "
             "differs): save or copy the model again"
         )
-    check_header(folder / WEIGHTS, model.state_dict())
-    tensors = read_tensors(folder / WEIGHTS)
-    check_weights(folder / WEIGHTS, tensors)
+    files.check()
+    compare_tensors(files.head, model.state_dict(), files.shapes)
+    if files.divided:
+        tensors = {name: files.whole(name) for name in files.shapes}
+    else:
+        tensors = read_tensors(files.head)
+    check_weights(files.head, tensors)
     model.load_state_dict(tensors, assign=True)
     return model.to(device)
+
+
+def weights_file(folder: Path) -> Path:
+    """The file whose hash tells which weights a folder holds."""
+    return TensorFiles(folder, MODEL).head
 
 
 def empty_model(config: Any, source: Path) -> YuriiFormer:
@@ -128,18 +144,8 @@ def empty_model(config: Any, source: Path) -> YuriiFormer:
 
 def check_header(path: Path, own: Mapping[str, Any], prefix: str = "") -> None:
     """That a safetensors file has the tensors of a model, before any of them is read."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            shapes = {name: _Shape(tuple(each.get_shape())) for name, each in found.items()}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise _not_safetensors(path, error) from None
+    shapes = TensorFiles(path.parent, path.stem).shapes
     compare_tensors(path, own, {name.removeprefix(prefix): each for name, each in shapes.items()})
-
-
-@dataclass(frozen=True)
-class _Shape:
-    shape: tuple[int, ...]
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -147,13 +153,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path, device="cpu")
     except (SafetensorError, OSError, ValueError, KeyError, AttributeError) as error:
-        raise _not_safetensors(path, error) from None
-
-
-def _not_safetensors(path: Path, error: Exception) -> ModelFileError:
-    if isinstance(error, OSError) and error.strerror:
-        return ModelFileError(f"{path} cannot be read: {reason(error)}")
-    return ModelFileError(f"{path} is not a safetensors file: {one_line(error):.160}")
+        raise not_safetensors(path, error) from None
 
 
 def check_weights(path: Path, tensors: Mapping[Any, Any]) -> None:
@@ -210,7 +210,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not folder.is_dir():
         raise ModelFileError(f"no model folder {str(folder)!r}")
-    for file in (path, folder / WEIGHTS):
+    for file in (path, TensorFiles(folder, MODEL).head):
         if not file.is_file():
             raise ModelFileError(f"{folder} is not a model folder: it has no {file.name}")
     data = read_object(path, FORM, ModelFileError, FORMAT)

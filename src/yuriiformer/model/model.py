@@ -20,6 +20,7 @@ from yuriiformer.model.generate import Sampling, stream
 from yuriiformer.model.loss import IGNORE, mean_cross_entropy
 from yuriiformer.model.oracles import oracle_pair
 from yuriiformer.model.parameters import initialize
+from yuriiformer.model.shards import is_sharded
 from yuriiformer.sizes import check_memory
 
 # (layer, its streams) -> who observes its steps, if anybody
@@ -202,9 +203,14 @@ class YuriiFormer(nn.Module):
         ]
 
     def compile_blocks(self, **options: Any) -> Self:
-        """Compile each block in place; blocks with the same program share one graph."""
+        """Compile each block in place; blocks with the same program share one graph. Of a sharded
+        model, what gathers a block's weights stays outside of it."""
         for block in self.blocks:
-            block.compile(fullgraph=True, **options)
+            if any(map(is_sharded, block.parameters())):
+                compiled = torch.compile(block.forward, fullgraph=True, **options)
+                block.forward = compiled
+            else:
+                block.compile(fullgraph=True, **options)
         return self
 
 

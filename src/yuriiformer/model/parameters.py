@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from yuriiformer.model.block import Coefficients
+from yuriiformer.model.shards import local, local_rows
 
 STD = 0.02
 
@@ -26,8 +27,12 @@ def tensor_seed(seed: int, name: str) -> int:
 
 @torch.no_grad()
 def initialize(model: nn.Module, seed: int) -> None:
-    """Initialise every parameter; those on the meta device are skipped."""
+    """Initialise every parameter, of a sharded one the rows that are here; those on the meta
+    device are skipped."""
     for prefix, module in model.named_modules():
+        if isinstance(module, Coefficients):  # those that are fixed
+            for name, buffer in module.named_buffers(recurse=False):
+                buffer.fill_(module.starts[name.removeprefix("raw_")])
         for name, parameter in module.named_parameters(recurse=False):
             if parameter.is_meta:
                 continue
@@ -36,7 +41,8 @@ def initialize(model: nn.Module, seed: int) -> None:
                 parameter.fill_(module.starts[name.removeprefix("raw_")])
             elif parameter.ndim >= 2:
                 std = STD * getattr(module, "init_scale", 1.0)
-                parameter.copy_(_normal(parameter, std, tensor_seed(seed, full)))
+                whole = _normal(parameter, std, tensor_seed(seed, full))
+                local(parameter).copy_(whole[slice(*local_rows(parameter))])
             elif name == "bias":
                 parameter.zero_()
             else:  # the gain of a norm

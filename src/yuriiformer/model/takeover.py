@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from yuriiformer.errors import ConfigError
 from yuriiformer.methods.coefficients import Coefficient
@@ -22,6 +23,7 @@ from yuriiformer.methods.rule import Rule
 from yuriiformer.model.block import STORE, Block
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.shards import local, local_rows
 
 POSITIONS = ".positions.weight"
 
@@ -69,12 +71,11 @@ def take_over(model: YuriiFormer, source: YuriiFormer) -> TakenOver:
         if old is None or name.rpartition(".raw_")[2] in kept:
             found.new.append(name)
         elif old.shape == tensor.shape:
-            tensor.copy_(old)
+            _copy_rows(old, tensor)
             found.taken.append(name)
         elif name.endswith(POSITIONS):
-            rows = min(len(old), len(tensor))
-            tensor[:rows].copy_(old[:rows])
-            found.partly[name] = rows
+            _copy_rows(old, tensor)
+            found.partly[name] = min(len(old), len(tensor))
         else:
             found.new.append(name)
     came = {*found.taken, *found.partly}
@@ -82,6 +83,14 @@ def take_over(model: YuriiFormer, source: YuriiFormer) -> TakenOver:
     _remark_sizes(model.config, source.config, found.remarks)
     _start_at_equality(model, source.config.rule, found)
     return found
+
+
+def _copy_rows(old: Tensor, tensor: Tensor) -> None:
+    """The rows that both have, as far as they belong to this process."""
+    start, end = local_rows(tensor)
+    end = min(end, len(old))
+    if start < end:
+        local(tensor)[: end - start].copy_(old[start:end])
 
 
 def check_fits(config: ModelConfig, old: ModelConfig) -> None:

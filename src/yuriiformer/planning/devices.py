@@ -7,11 +7,10 @@ from __future__ import annotations
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -21,8 +20,8 @@ from yuriiformer.costs.flops import model_work, muon_work
 from yuriiformer.costs.run import count_parameters
 from yuriiformer.errors import ConfigError, did_you_mean
 from yuriiformer.model.config import Precision
-from yuriiformer.model.device import has_bfloat16
-from yuriiformer.planning.memory import Estimate
+from yuriiformer.model.device import FIXED, SHARE, device_memory, has_bfloat16, usable
+from yuriiformer.training.memory import Estimate
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import MicroBatch, accumulate, build_model
@@ -33,16 +32,14 @@ PATIENCE = 30.0  # seconds that all timing may be expected to take
 EXPECTED = 0.5  # of the device's rate, to tell how long it would
 SIDE = 1536  # of the matrices that are multiplied
 COPIED = 2**26  # floats: beyond any cache
-LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 @dataclass(frozen=True)
 class Device:
     """Bytes, bytes per second, FLOP/s."""
 
-    # What is set aside: a share for fragmentation, and the context of the driver.
-    SHARE: ClassVar[float] = 0.08
-    FIXED: ClassVar[float] = 1e9
+    SHARE: ClassVar[float] = SHARE
+    FIXED: ClassVar[float] = FIXED
 
     name: str
     label: str
@@ -54,7 +51,7 @@ class Device:
     @property
     def usable(self) -> float:
         """What a run may fill: the rest is assumed to be lost."""
-        return self.memory * (1 - self.SHARE) - self.FIXED
+        return usable(self.memory)
 
     def dtype(self, precision: Precision) -> torch.dtype:
         """As `compute_dtype` would choose on the device."""
@@ -101,27 +98,12 @@ def _measured(threads: int, device: torch.device) -> Device:
         rates = {dtype: _product_rate(dtype, device) for dtype in dtypes}
         bandwidth = _bandwidth(device)
     label = f"this machine's CPU, {threads} threads (measured)"
-    size = memory()
     if device.type == "cuda":
-        found = torch.cuda.get_device_properties(device)
-        label, size = f"{found.name} (measured)", found.total_memory
+        label = f"{torch.cuda.get_device_properties(device).name} (measured)"
     elif device.type == "mps":
-        label, size = "this machine's GPU (measured)", torch.mps.recommended_max_memory()
+        label = "this machine's GPU (measured)"
     low = rates.get(torch.bfloat16)
-    return Device(HERE, label, float(size), bandwidth, rates[torch.float32], low)
-
-
-def memory(limits: tuple[str, ...] = LIMITS, info: str = "/proc/meminfo") -> int:
-    """Of the machine, or of the container that this process is in."""
-    found = []
-    for limit in limits:
-        with suppress(OSError, ValueError):  # not there, or "max"
-            found.append(int(Path(limit).read_text()))
-    with suppress(OSError):
-        for line in Path(info).read_text().splitlines():
-            if line.startswith("MemTotal:"):
-                found.append(int(line.split()[1]) * 1024)
-    return min(found, default=8 * 2**30)
+    return Device(HERE, label, float(device_memory(device)), bandwidth, rates[torch.float32], low)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ moves beyond gradient descent is given apart, at the device's bandwidth.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -31,6 +32,7 @@ class Pace:
     dtype: torch.dtype
     gpus: int
     micro_batch: int
+    shards: int  # GPUs that hold one copy of the model between them
 
     @property
     def own(self) -> int:
@@ -86,7 +88,7 @@ class MoreSeconds:
 
 @dataclass(frozen=True)
 class Hours:
-    """A run's seconds; the exchange between devices in bytes."""
+    """A run's seconds; what a device sends to others in bytes."""
 
     mfu: float
     measured: bool
@@ -95,8 +97,9 @@ class Hours:
     more_seconds: MoreSeconds | None  # None where it is in what was measured
     tokens_a_second: float
     uneven: bool
-    reduced_a_step: float
-    gathered_a_step: float
+    reduced_a_step: float  # gradients
+    gathered_a_step: float  # by Muon
+    weights_a_step: float = 0.0  # of a sharded model
 
     @property
     def seconds(self) -> float:
@@ -133,10 +136,7 @@ def hours(pace: Pace, mfu: float, timing: Timing | None, against: Against) -> Ho
     """How long the run takes, at a share of the peak rate or by a step that was timed."""
     train, validate = pace.assumed(mfu) if timing is None else pace.measured(timing)
     reached = mfu if timing is None else pace.computed / (train * pace.device.rate(pace.dtype))
-    config, parameters = pace.config, pace.parameters
-    recipe = config.recipe
-    others = (pace.gpus - 1) / pace.gpus
-    matrices = sum(rows * columns for rows, columns in parameters.matrices)
+    config, recipe = pace.config, pace.config.recipe
     times = recipe.steps * pace.own / pace.micro_batch
     rule, base, bandwidth = against.rule, against.baseline, pace.device.bandwidth
     more = MoreSeconds(
@@ -151,9 +151,45 @@ def hours(pace: Pace, mfu: float, timing: Timing | None, against: Against) -> Ho
         more_seconds=None if timing is not None else more,
         tokens_a_second=config.tokens_per_step * recipe.steps / train,
         uneven=recipe.sequences % pace.gpus > 0,
-        reduced_a_step=2 * others * 4 * (parameters.all - parameters.frozen),
-        gathered_a_step=others * 4 * matrices * recipe.uses_muon,
+        **_sent(pace),
     )
+
+
+def _sent(pace: Pace) -> dict[str, float]:
+    """Bytes that a device sends in a step, by what they are.
+
+    To gather or to scatter among n takes (n - 1)/n of the whole, to sum twice as much. A sharded
+    model gathers its blocks twice per micro-batch and its tables once, and scatters its gradients;
+    Muon's rows travel to the owners and back, and then to the other copies.
+    """
+    parts, shards = pace.parameters, pace.shards
+    copies, times = pace.gpus // shards, math.ceil(pace.own / pace.micro_batch)
+    trained = FLOAT * (parts.all - parts.frozen)
+    muon = pace.dtype.itemsize * sum(r * c for r, c in parts.matrices)
+    muon *= pace.config.recipe.uses_muon
+    if shards == 1:
+        return {
+            "reduced_a_step": 2 * _others(copies) * trained,
+            "gathered_a_step": _others(copies) * muon,
+            "weights_a_step": 0.0,
+        }
+    vectors = FLOAT * (parts.norms + parts.coefficients)
+    blocks = pace.dtype.itemsize * (parts.attention + parts.mlp)
+    tables = FLOAT * (parts.token_table + parts.positions + parts.start_tables)
+    divided = trained - vectors
+    scattered = _others(shards) * divided + 2 * _others(copies) * divided / shards
+    return {
+        "reduced_a_step": times * scattered + 2 * _others(pace.gpus) * vectors,
+        "gathered_a_step": (2 * _others(shards) / copies + _others(copies)) * muon / shards,
+        "weights_a_step": times * _others(shards) * (2 * blocks + tables),
+    }
+
+
+FLOAT = 4  # bytes
+
+
+def _others(count: int) -> float:
+    return (count - 1) / count
 
 
 def beside_baseline(pace: Pace) -> Against:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
+
 from yuriiformer.config import TrainConfig
 from yuriiformer.costs.flops import model_work
-from yuriiformer.costs.run import count_parameters
+from yuriiformer.costs.run import count_parameters, stored_bytes
 from yuriiformer.data.order import BatchOrder
 from yuriiformer.errors import ConfigError
 from yuriiformer.planning.devices import Device, Timing
@@ -20,7 +22,7 @@ from yuriiformer.planning.hours import (
     hours,
     validations,
 )
-from yuriiformer.planning.memory import Estimate, StepMemory
+from yuriiformer.training.memory import Estimate, StepMemory, fits_whole, smallest
 
 MFU = 0.4  # of the peak rate: an assumption, what well-tuned training of this size reaches
 TOKEN = 2  # bytes of a token on disk
@@ -42,6 +44,9 @@ class Circumstances:
         sequences = config.recipe.sequences
         if self.gpus < 1:
             raise ConfigError(f"gpus must be at least 1, not {self.gpus}")
+        group = config.machine.shard_group
+        if group is not None and self.gpus % group:
+            raise ConfigError(f"--shard-group {group} does not divide {self.gpus} GPUs")
         if self.gpus > sequences:
             raise ConfigError(
                 f"{self.gpus} GPUs for {sequences} sequences per step: some would have none; "
@@ -58,6 +63,7 @@ class Fit:
     fits: bool
     largest_micro_batch: int
     largest_with_recompute: int | None  # where it does not fit and nothing is recomputed yet
+    fewest: int | None = None  # devices that have room for the step if they share the model
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ class Plan(Pace):
                 **_fields(self.config.recipe, "steps sequences"),
                 "tokens_a_step": self.config.tokens_per_step,
                 "recompute": self.config.machine.recompute,
-                **_fields(self, "tokens epochs gpus micro_batch precision"),
+                **_fields(self, "tokens epochs gpus shards micro_batch precision"),
             },
             "device": {
                 **_fields(self.device, "name label memory usable bandwidth float32 bfloat16"),
@@ -177,12 +183,14 @@ def _plan(config: TrainConfig, where: Circumstances) -> Plan:
     dtype = where.device.dtype(config.machine.precision)
     parameters = count_parameters(config.model, split_fused=config.recipe.split_fused)
     work = model_work(config.model, recompute=config.machine.recompute)
-    estimate = Estimate(config, dtype, where.gpus)
+    shards = _shards(config, where, dtype)
+    estimate = Estimate(config, dtype, where.gpus, shards)
     micro = min(config.machine.micro_batch, estimate.own)
     memory = estimate.at(micro)
-    pace = Pace(config, work, parameters, where.device, dtype, where.gpus, micro)
+    pace = Pace(config, work, parameters, where.device, dtype, where.gpus, micro, shards)
     against = beside_baseline(pace)
-    model = memory.update.weights + SLACK
+    stored = stored_bytes(config)
+    model = stored.weights + SLACK
     return Plan(
         **vars(pace),
         epochs=_epochs(config, where.tokens[0]) if where.tokens else None,
@@ -191,8 +199,18 @@ def _plan(config: TrainConfig, where: Circumstances) -> Plan:
         fit=_fit(estimate, memory, micro, where.device.usable),
         time=hours(pace, where.mfu, where.timing, against),
         against=against,
-        disk=Disk(model + memory.update.optimizer, model, where.tokens and where.tokens[1]),
+        disk=Disk(model + stored.optimizer, model, where.tokens and where.tokens[1]),
     )
+
+
+def _shards(config: TrainConfig, where: Circumstances, dtype: torch.dtype) -> int:
+    """How many devices share a copy of the model; where the choice is left to us, 1 if that fits,
+    as a run would choose."""
+    machine, room = config.machine, where.device.usable
+    whole = machine.parallel == "auto" and fits_whole(config, dtype, where.gpus, room)
+    if where.gpus == 1 or machine.parallel == "ddp" or whole:
+        return 1
+    return machine.shard_group or where.gpus
 
 
 def _epochs(config: TrainConfig, tokens: int) -> float:
@@ -206,5 +224,5 @@ def _fit(estimate: Estimate, memory: StepMemory, micro: int, room: float) -> Fit
     config, most, again = estimate.config, estimate.largest(room), None
     if most < micro and not config.machine.recompute:
         other = replace(config, machine=replace(config.machine, recompute=True))
-        again = Estimate(other, estimate.dtype, estimate.processes).largest(room)
-    return Fit(memory.peak <= room, most, again)
+        again = Estimate(other, estimate.dtype, estimate.processes, estimate.shards).largest(room)
+    return Fit(memory.peak <= room, most, again, smallest(config, estimate.dtype, micro, room))

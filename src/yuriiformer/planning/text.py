@@ -40,6 +40,9 @@ def _section(title: str, rows: Rows) -> str:
 def _head(plan: Plan) -> Rows:
     model, recipe, device = plan.config.model, plan.config.recipe, plan.device
     count = f"{plan.gpus} x " if plan.gpus > 1 else ""
+    if plan.shards > 1:
+        copies = f", {plan.gpus // plan.shards} copies" if plan.shards < plan.gpus else ""
+        count = f"{plan.gpus} (sharing the model by {plan.shards}{copies}) x "
     epochs = "" if plan.epochs is None else f", {plan.epochs:.2f} epochs"
     again = ", recomputing the blocks" if plan.config.machine.recompute else ""
     matrices = f"AdamW for everything, matrices {recipe.matrix_peak:g}"
@@ -141,6 +144,8 @@ def _fits(plan: Plan) -> str:
     if plan.fit.fits:
         return f"yes; the largest micro-batch that does is {most}"
     text = f"no; the largest micro-batch that does is {most}" if most else "no, not even 1 sequence"
+    if plan.fit.fewest is not None:
+        text = f"{text}; with --parallel fsdp on {plan.fit.fewest} devices or more it does"
     if again is None:
         return text
     if again >= plan.micro_batch:
@@ -169,6 +174,8 @@ def _time(plan: Plan) -> Rows:
     if time.reduced_a_step:
         sizes = in_bytes(time.reduced_a_step), in_bytes(time.gathered_a_step)
         text = f"{sizes[0]} of gradients, {sizes[1]} by Muon, per step and GPU"
+        if time.weights_a_step:
+            text = f"{in_bytes(time.weights_a_step)} of weights, {text}"
         rows.append(("exchanged", f"{text}: not in the hours"))
     return rows
 

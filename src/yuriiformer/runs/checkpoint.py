@@ -11,12 +11,13 @@ safetensors, the rest is JSON.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
 from yuriiformer.errors import CheckpointError
 from yuriiformer.files import (
@@ -28,7 +29,7 @@ from yuriiformer.files import (
     sync_folder,
     write_json,
 )
-from yuriiformer.model.config import WEIGHTS
+from yuriiformer.model.config import weights_name
 from yuriiformer.reading import Each, count, file_name, read_object
 
 FORMAT = 1
@@ -62,26 +63,62 @@ def write_checkpoint(
     ``about`` (which has a ``step``) goes into the manifest. The earlier folder of that name is
     kept as ``keep``, or removed once the new one stands.
     """
-    part = folder.with_name(f"{folder.name}.part")
+    with saying(folder):
+        try:
+            part = begin_checkpoint(folder)
+            write(part)
+            finish_checkpoint(folder, about, keep)
+        finally:
+            remove_folder(part_of(folder))
+
+
+@contextmanager
+def saying(folder: Path) -> Iterator[None]:
+    """What keeps a checkpoint from being written, said as a `CheckpointError`."""
     try:
-        remove_folder(part)  # left by a process that was killed
-        part.mkdir(parents=True)
-        write(part)
-        files = {}
-        mode = part.stat().st_mode & 0o666  # safetensors makes files that only their owner can read
-        for path in sorted(part.iterdir()):
-            path.chmod(mode)
-            sync(path)
-            files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
-        manifest: dict[str, Any] = {"format": FORMAT, "about": about, "files": files}
-        manifest["sha256"] = sha256_of_json(manifest)
-        write_json(part / MANIFEST, manifest)
-        sync_folder(part)
-        replace_folder(folder, part, keep)
+        yield
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"checkpoint {folder} could not be written: {error}") from error
-    finally:
-        remove_folder(part)
+
+
+def part_of(folder: Path) -> Path:
+    """Where a checkpoint is written before it gets its name."""
+    return folder.with_name(f"{folder.name}.part")
+
+
+def begin_checkpoint(folder: Path) -> Path:
+    """An empty folder for its files. Several processes may write into it."""
+    part = part_of(folder)
+    remove_folder(part)  # left by a process that was killed
+    part.mkdir(parents=True)
+    return part
+
+
+def entry(path: Path) -> dict[str, Any]:
+    """What a manifest says of a file, once its bytes are on the disk."""
+    sync(path)
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
+def finish_checkpoint(
+    folder: Path,
+    about: dict[str, Any],
+    keep: Path | None = None,
+    known: Mapping[str, dict[str, Any]] | None = None,
+) -> None:
+    """Give the folder of `begin_checkpoint` its manifest and its name. ``known`` are entries of
+    files that other processes have made already."""
+    part, known = part_of(folder), known or {}
+    files = {}
+    mode = part.stat().st_mode & 0o666  # safetensors makes files that only their owner can read
+    for path in sorted(part.iterdir()):
+        path.chmod(mode)
+        files[path.name] = known.get(path.name) or entry(path)
+    manifest: dict[str, Any] = {"format": FORMAT, "about": about, "files": files}
+    manifest["sha256"] = sha256_of_json(manifest)
+    write_json(part / MANIFEST, manifest)
+    sync_folder(part)
+    replace_folder(folder, part, keep)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -103,16 +140,29 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         if size != length:
             raise CheckpointError(f"{file} is damaged: {size} bytes, not {length}")
         if sha256(file) != digest:
-            raise CheckpointError(f"{file} is damaged: its SHA-256 is not that of {MANIFEST}")
+            raise CheckpointError(f"{file} {_wrong(file, manifest['about']['step'])}")
     return Checkpoint(folder, manifest)
+
+
+def _wrong(file: Path, step: int) -> str:
+    """Why a file has another hash than the manifest says: it may be another checkpoint's."""
+    try:
+        with safe_open(file, framework="np") as opened:
+            other = (opened.metadata() or {}).get("step", "")
+    except (SafetensorError, OSError, ValueError):
+        other = ""
+    if other.isdecimal() and int(other) != step:
+        return f"is of another checkpoint: of step {other}, not {step}"
+    return f"is damaged: its SHA-256 is not that of {MANIFEST}"
 
 
 def about(checkpoint: Checkpoint) -> dict[str, Any]:
     """Which model a checkpoint holds."""
+    files = checkpoint.manifest["files"]
     return {
         "checkpoint": checkpoint.folder.name,
         "step": checkpoint.step,
-        "sha256": checkpoint.manifest["files"][WEIGHTS]["sha256"],
+        "sha256": files[weights_name(files)]["sha256"],
     }
 
 

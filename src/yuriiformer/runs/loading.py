@@ -20,8 +20,7 @@ from yuriiformer.data.tokenizers import Tokenizer, load_tokenizer, needs_file
 from yuriiformer.errors import DataError, ModelFileError, RunError
 from yuriiformer.files import read_json, sha256
 from yuriiformer.methods.rule import Rule
-from yuriiformer.model.config import WEIGHTS
-from yuriiformer.model.files import CONFIG, load_model, read_tokenizer
+from yuriiformer.model.files import CONFIG, load_model, read_tokenizer, weights_file
 from yuriiformer.model.foreign import EXPORTED, read_export, read_gpt2, read_nanogpt
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.runs.checkpoint import MANIFEST, Checkpoint, about, read_checkpoint
@@ -178,7 +177,7 @@ def _with(
             raise ModelFileError(f"{path} is one file of a model: name its folder, {path.parent}")
         model, tokenizer, weights = read_nanogpt(path)
     elif (path / CONFIG).is_file():
-        model, tokenizer, weights = load_model(path), read_tokenizer(path), path / WEIGHTS
+        model, tokenizer, weights = load_model(path), read_tokenizer(path), weights_file(path)
     elif kind == EXPORTED:
         model, tokenizer, weights = read_export(path)
     else:
@@ -192,7 +191,7 @@ def _of_checkpoint(path: Path, data: Sequence[Path], device: str | torch.device)
     run = RunFolder(path.resolve().parent.parent)
     saved = run.read_config() if run.exists else {}
     home = run.path if saved else path
-    return LoadedModel(home, model, path / WEIGHTS, data, tokenizer, found, saved)
+    return LoadedModel(home, model, weights_file(path), data, tokenizer, found, saved)
 
 
 def _of_run(
@@ -203,7 +202,7 @@ def _of_run(
         raise RunError(f"{path} {_what_it_is(path)}")
     found, problems = find_checkpoint(folder, checkpoint)
     model, tokenizer = load_model(found.folder, device=device), read_tokenizer(found.folder)
-    saved, weights = folder.read_config(), found.folder / WEIGHTS
+    saved, weights = folder.read_config(), weights_file(found.folder)
     return LoadedModel(path, model, weights, data, tokenizer, found, saved, problems)
 
 

@@ -13,7 +13,7 @@ et al.'s own implementation.
 `torch.optim.Muon` does the same, one matrix at a time in bfloat16. Written here because on a CPU
 without bfloat16 that took 36 s per step at 6 layers of width 384, where float32 over stacked
 matrices takes under a second (benchmarks/muon.py), and because here the work is shared by
-processes.
+processes, which may hold only some rows of each matrix (`owners`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,6 +30,8 @@ from torch import Tensor
 
 from yuriiformer.config import Scale
 from yuriiformer.errors import ConfigError
+from yuriiformer.model.shards import local
+from yuriiformer.training.owners import Exchange, Matrix, Turn, matrices_of, share_out
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic; steepest at 0 that still converges
 EPS = 1e-7
@@ -67,7 +70,8 @@ class Muon(torch.optim.Optimizer):
             matrices holds, one below the other (3 for a fused QKV), to orthogonalise them apart.
         lr, momentum, nesterov, weight_decay, steps, scale: as in the formulas above.
         dtype: what Newton–Schulz computes in; None is the parameters' own.
-        group: processes that share the work: each orthogonalises its part, and all gather.
+        group: processes that hold the same parameters and share the work.
+        shard_group: processes that hold the rows of each parameter between them.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Muon(torch.optim.Optimizer):
         scale: Scale = "original",
         dtype: torch.dtype | None = None,
         group: dist.ProcessGroup | None = None,
+        shard_group: dist.ProcessGroup | None = None,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -93,7 +98,7 @@ class Muon(torch.optim.Optimizer):
             "parts": 1,
         }
         super().__init__(params, defaults)
-        self.dtype, self.group = dtype, group
+        self.dtype, self.exchange = dtype, Exchange(group, shard_group)
         for options in self.param_groups:
             for p in options["params"]:
                 if p.ndim < 2 or p.shape[0] % options["parts"]:
@@ -108,46 +113,66 @@ class Muon(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        alike: list[tuple[dict[str, Any], list[Matrix]]] = []
         for options in self.param_groups:
-            alike: dict[Any, list[Tensor]] = defaultdict(list)
+            shapes: dict[Any, list[Matrix]] = defaultdict(list)
             for p in options["params"]:
                 if p.grad is not None:
-                    alike[p.shape, p.dtype, p.device].append(p)
-            for params in alike.values():
-                self._update(params, options)
+                    self._average(p, options["momentum"])
+                    shapes[p.shape, p.dtype, p.device] += matrices_of(p, options["parts"])
+            alike += [(options, matrices) for matrices in shapes.values()]
+        self._take_turns(alike)
         return loss
 
-    def _update(self, params: list[Tensor], options: dict[str, Any]) -> None:
-        """One step of matrices of one shape."""
-        updates = []
-        for p in params:
-            assert p.grad is not None
-            state = self.state[p]
-            if "momentum" not in state:
-                state["momentum"] = torch.zeros_like(p)
-            mean = state["momentum"].lerp_(p.grad, 1.0 - options["momentum"])
-            updates.append(p.grad.lerp(mean, options["momentum"]) if options["nesterov"] else mean)
-        first, *others = params[0].shape
-        rows, cols = first // options["parts"], math.prod(others)
-        stack = torch.stack(updates).view(-1, rows, cols)
-        directions = self._orthogonalize(stack, options["steps"]).view(-1, first, *others)
-        lr = options["lr"]
-        size = lr * update_scale(rows, cols, options["scale"])
-        for p, direction in zip(params, directions.unbind(), strict=True):
-            if options["weight_decay"]:
-                p.mul_(1.0 - lr * options["weight_decay"])
-            p.sub_(direction, alpha=size)
+    def _average(self, p: Tensor, momentum: float) -> None:
+        """The running mean of the gradients, a step further."""
+        assert p.grad is not None
+        state = self.state[p]
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(p)
+        local(state["momentum"]).lerp_(local(p.grad), 1.0 - momentum)
 
-    def _orthogonalize(self, stack: Tensor, steps: int) -> Tensor:
-        """The whole stack's result; with several processes each does its share."""
-        if self.group is None or self.group.size() == 1:
-            return orthogonalize(stack, steps, self.dtype)
-        processes, process = self.group.size(), self.group.rank()
-        share = -(-len(stack) // processes)
-        own = stack[process * share : (process + 1) * share]
-        done = stack.new_zeros(share, *stack.shape[1:])
-        if len(own):
-            done[: len(own)] = orthogonalize(own, steps, self.dtype)
-        gathered = stack.new_empty(processes * share, *stack.shape[1:])
-        dist.all_gather_single(gathered, done, group=self.group)
-        return gathered[: len(stack)]
+    def _take_turns(self, alike: list[tuple[dict[str, Any], list[Matrix]]]) -> None:
+        """Matrices of one shape at a time. With several processes, the rows of the next ones and
+        the results of the last ones travel while some are orthogonalised."""
+        every = [each for _, matrices in alike for each in matrices]
+        sizes = [(each.rows, each.cols) for each in every]
+        owners = dict(zip(every, share_out(sizes, self.exchange.processes), strict=True))
+        turns = [
+            (turn, options)
+            for options, matrices in alike
+            for turn in self.exchange.turns(matrices, owners, self.dtype)
+        ]
+        ahead = 1 if self.exchange.processes > 1 else 0
+        nobody: list[Any] = [None] * ahead
+        stages = zip(
+            [*turns, *nobody, *nobody],
+            [*nobody, *turns, *nobody],
+            [*nobody, *nobody, *turns],
+            strict=True,
+        )
+        for collecting, computing, applying in stages:
+            if collecting:
+                turn, options = collecting
+                turn.collect([self._update(each, options) for each in turn.matrices])
+            if computing:
+                turn, options = computing
+                turn.give_back(partial(orthogonalize, steps=options["steps"], dtype=self.dtype))
+            if applying:
+                self._apply(*applying)
+
+    def _update(self, matrix: Matrix, options: dict[str, Any]) -> Tensor:
+        """What is to be orthogonalised, as far as its rows are here."""
+        p, here = matrix.parameter, matrix.here()
+        assert p.grad is not None
+        mean, gradient = local(self.state[p]["momentum"])[here], local(p.grad)[here]
+        return gradient.lerp(mean, options["momentum"]) if options["nesterov"] else mean
+
+    def _apply(self, turn: Turn, options: dict[str, Any]) -> None:
+        lr = options["lr"]
+        for matrix, direction in zip(turn.matrices, turn.directions(), strict=True):
+            rows = local(matrix.parameter)[matrix.here()]
+            if options["weight_decay"]:
+                rows.mul_(1.0 - lr * options["weight_decay"])
+            size = lr * update_scale(matrix.rows, matrix.cols, options["scale"])
+            rows.sub_(direction.reshape(rows.shape).to(rows.dtype), alpha=size)

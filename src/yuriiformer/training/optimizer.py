@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from yuriiformer.config import Recipe
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.parameters import MATRICES, named_groups
+from yuriiformer.model.shards import is_sharded, local, local_rows
 from yuriiformer.training.muon import Muon
 
 # What each optimiser remembers of a parameter.
@@ -22,7 +23,8 @@ KEYS = {"muon": ("momentum",), "adamw": ("step", "exp_avg", "exp_avg_sq")}
 class Optimizer:
     """Muon for the matrices (unless the recipe gives them to AdamW), AdamW for the rest, with the
     recipe's rates. Frozen parameters are left alone. ``dtype`` is what Muon's Newton–Schulz
-    computes in, ``group`` are the processes that share its work."""
+    computes in, ``group`` are the processes that share its work, ``shard_group`` those that hold
+    the rows of the matrices and tables between them."""
 
     def __init__(
         self,
@@ -30,8 +32,9 @@ class Optimizer:
         recipe: Recipe,
         dtype: torch.dtype = torch.float32,
         group: dist.ProcessGroup | None = None,
+        shard_group: dist.ProcessGroup | None = None,
     ) -> None:
-        self.recipe = recipe
+        self.recipe, self.shard_group = recipe, shard_group
         self.names = {name: p for name, p in model.named_parameters() if p.requires_grad}
         matrices, rest = [], []
         for each in named_groups(model, split_fused=recipe.split_fused):
@@ -54,6 +57,7 @@ class Optimizer:
                 scale=recipe.muon_scale,
                 dtype=dtype,
                 group=group,
+                shard_group=shard_group,
             )
         self.both["adamw"] = torch.optim.AdamW(
             rest,
@@ -82,12 +86,20 @@ class Optimizer:
     def norm(self) -> Tensor:
         """Of the whole gradient."""
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        return torch.nn.utils.get_total_norm(gradients)
+        if self.shard_group is None:
+            return torch.nn.utils.get_total_norm(gradients)
+        sharded = [local(each) for each in gradients if is_sharded(each)]
+        square: Tensor = torch.nn.utils.get_total_norm(sharded) ** 2
+        dist.all_reduce(square, group=self.shard_group)
+        whole = torch.nn.utils.get_total_norm([g for g in gradients if not is_sharded(g)])
+        return (square + whole**2).sqrt()
 
     def clip(self, norm: Tensor) -> None:
         """Scale the whole gradient, of that norm, down to the largest norm allowed."""
         if self.recipe.clip:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.recipe.clip, norm)
+            gradients = [local(p.grad) for p in self.parameters if p.grad is not None]
+            share = torch.clamp(self.recipe.clip / (norm + 1e-6), max=1.0)  # torch's own formula
+            torch._foreach_mul_(gradients, share)
 
     def step(self) -> None:
         for optimizer in self.both.values():
@@ -110,8 +122,15 @@ class Optimizer:
                     found[f"{label}/{name}/{key}"] = value.detach()
         return found
 
+    def local_rows(self, full: str, rows: int) -> tuple[int, int]:
+        """Which of a state tensor's rows belong here."""
+        _, name, key = full.split("/")
+        whole = key == "step" or name not in self.names
+        return (0, rows) if whole else local_rows(self.names[name])
+
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `state_tensors` gave, from a model of the same parameters."""
+        """Take over what `state_tensors` gave, from a model of the same parameters; of what is
+        sharded, the rows that are here."""
         own: dict[Tensor, str] = {p: name for name, p in self.names.items()}
         known = {f"{label}/{own[p]}/{key}" for label, p in self._owners() for key in KEYS[label]}
         wrong = tensors.keys() ^ known if tensors else set()  # none before a step
@@ -123,7 +142,11 @@ class Optimizer:
         for full, tensor in tensors.items():
             label, name, key = full.split("/")
             parameter = self.names[name]
-            states[label].setdefault(parameter, {})[key] = tensor.to(parameter.device).clone()
+            value = tensor.to(parameter.device).clone()
+            if is_sharded(parameter) and key != "step":
+                value, rows = torch.zeros_like(parameter), value
+                local(value).copy_(rows)
+            states[label].setdefault(parameter, {})[key] = value
         for label, optimizer in self.both.items():
             optimizer.state.clear()
             optimizer.state.update(states[label])

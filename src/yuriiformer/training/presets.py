@@ -63,12 +63,53 @@ def tales_tiny(rule: Rule | str) -> TrainConfig:
     )
 
 
+def one_billion(rule: Rule | str) -> TrainConfig:
+    """About a billion parameters, the shape of TinyLlama (22 layers, d = 2048, 32 heads, 4 of
+    keys): 20 tokens per parameter, in steps of 2 million.
+
+    Muon's updates have AdamW's size, so that both have AdamW's published rate.
+    """
+    model = ModelConfig(
+        rule,
+        n_layer=22,
+        n_head=32,
+        n_kv_head=4,
+        d_model=2048,
+        context=4096,
+        valid_vocab=50257,
+        oracles="modern",
+    )
+    return TrainConfig(
+        model,
+        Recipe(
+            steps=10_500, warmup=2000, sequences=512, muon_scale="rms", muon_lr=4e-4, adamw_lr=4e-4
+        ),
+        Validation(eval_every=500, eval_sequences=1024),
+        Machine(micro_batch=4),
+        Output(save_every=500, save_beside=True),
+    )
+
+
+def seven_billion(rule: Rule | str) -> TrainConfig:
+    """About 6.6 billion parameters, the shape of Llama 2 7B (32 layers, d = 4096, 32 heads): 20
+    tokens per parameter, in steps of 4 million."""
+    base = one_billion(rule)
+    return replace(
+        base,
+        model=replace(base.model, n_layer=32, n_head=32, n_kv_head=32, d_model=4096),
+        recipe=replace(base.recipe, steps=32_000, sequences=1024, muon_lr=3e-4, adamw_lr=3e-4),
+        machine=Machine(micro_batch=2, recompute=True, parallel="fsdp"),
+    )
+
+
 PRESETS: dict[str, Callable[[Rule | str], TrainConfig]] = {
     "tinystories-small": tinystories_small,
     "openwebtext-small": openwebtext_small,
     "openwebtext-medium": openwebtext_medium,
     "cpu-tinystories": cpu_tinystories,
     "tales-tiny": tales_tiny,
+    "1b": one_billion,
+    "7b": seven_billion,
 }
 
 

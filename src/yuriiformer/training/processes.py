@@ -9,9 +9,10 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -19,8 +20,11 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from yuriiformer.errors import RunError, YuriiError
+from yuriiformer.errors import ConfigError, RunError, YuriiError
 from yuriiformer.model.device import choose_device
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 Result = TypeVar("Result")
 
@@ -35,6 +39,46 @@ class Processes:
     size: int
     device: torch.device
     group: dist.ProcessGroup | None = None
+    shards: int = 1  # processes that hold one copy of the model between them
+    mesh: DeviceMesh | None = None  # of those that do, if the model is sharded
+
+    @property
+    def copies(self) -> int:
+        return self.size // self.shards
+
+    @property
+    def sharded(self) -> bool:
+        return self.mesh is not None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether this process is of the copy that is saved."""
+        return self.rank < self.shards
+
+    @property
+    def shard_group(self) -> dist.ProcessGroup | None:
+        """The processes of this copy, if it is sharded."""
+        return None if self.mesh is None else self.mesh.get_group("shard")
+
+    @property
+    def copy_group(self) -> dist.ProcessGroup | None:
+        """This process's counterparts in all copies, if there are several."""
+        if self.mesh is None:
+            return self.group
+        return self.mesh.get_group("copy") if self.copies > 1 else None
+
+    def shard(self, shards: int | None = None) -> Processes:
+        """The same processes, so many of them sharing a copy of the model (all, if not said).
+        Neighbours share one: on several nodes, those of a node."""
+        shards = shards or self.size
+        if self.size % shards:
+            raise ConfigError(
+                f"--shard-group {shards} does not divide the {self.size} processes: each copy of "
+                "the model needs as many"
+            )
+        if self.group is None or shards == 1:
+            return self
+        return replace(self, shards=shards, mesh=_mesh(self.device.type, self.size, shards))
 
     @property
     def leads(self) -> bool:
@@ -49,6 +93,17 @@ class Processes:
         tensor = torch.tensor(values, dtype=dtype, device=self.device)
         dist.all_reduce(tensor, group=self.group)
         return [float(value) for value in tensor.tolist()]
+
+    def average(self, tensors: list[Tensor]) -> None:
+        """Put the mean over the processes into each tensor: one exchange for all of them."""
+        if self.group is None or not tensors:
+            return
+        flat = torch.cat([each.flatten() for each in tensors])
+        dist.all_reduce(flat, group=self.group)
+        flat /= self.size  # a sum, because gloo's own average has had faults
+        sizes = [each.numel() for each in tensors]
+        for each, mean in zip(tensors, torch.split(flat, sizes), strict=True):
+            each.copy_(mean.view(each.shape))
 
     def share(self, value: Any) -> Any:
         """The leading process's value, known to all (plain data)."""
@@ -75,6 +130,23 @@ class Processes:
             problem.everywhere = True
             raise problem
         return result
+
+    def together(self, work: Callable[[], Result]) -> Result:
+        """What this process's work gives; if it goes wrong in one of them, it does in all."""
+        result, problem = None, None
+        try:
+            result = work()
+        except YuriiError as error:
+            problem = error
+        for found in self.collect(problem):
+            if found is not None:
+                found.everywhere = True
+                raise found
+        return result  # type: ignore[return-value]
+
+    def apart(self) -> Processes:
+        """The same processes with another group to talk in, for a thread beside the training."""
+        return replace(self, device=torch.device("cpu"), group=_another_group())
 
     def collect(self, value: Any) -> list[Any]:
         """Every process's value, by rank (plain data)."""
@@ -103,6 +175,22 @@ class Processes:
     def wait(self) -> None:
         if self.group is not None:
             dist.barrier(group=self.group)
+
+
+@cache
+def _mesh(device: str, size: int, shards: int) -> DeviceMesh:
+    """Once a process: each mesh makes groups of its own."""
+    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415  takes long
+
+    if shards == size:
+        return init_device_mesh(device, (size,), mesh_dim_names=("shard",))
+    return init_device_mesh(device, (size // shards, shards), mesh_dim_names=("copy", "shard"))
+
+
+@cache
+def _another_group() -> dist.ProcessGroup | None:
+    """Once a process. Its messages are plain data, whatever the devices are."""
+    return dist.new_group(backend="gloo", timeout=TIMEOUT) if dist.is_initialized() else None
 
 
 def find_processes(device: str) -> Processes:

@@ -18,6 +18,7 @@ from yuriiformer.training.journal import Say
 from yuriiformer.training.state import STATE, versions
 
 MODEL = [each.name for each in fields(ModelConfig)]
+DIVIDED = ("parallel", "shard_group")
 # Of the data, what may differ: the same may have moved, and older runs do not tell their source.
 TOLD = ("folder", "source", "train_documents", "val_documents")
 
@@ -44,7 +45,8 @@ def open_run(
     saved = folder.read_config()
     changes = _changes(saved, now["config"], now["data"])
     _check_changes(folder, changes, allow_changed)
-    elsewhere = differences({"": saved["resolved"]}, {"": now["resolved"]})
+    before = {"parallel": "ddp", **saved["resolved"]}  # older runs do not tell
+    elsewhere = differences({"": before}, {"": {"parallel": "ddp", **now["resolved"]}})
     for name, (before, after) in elsewhere.items():
         say(f"note: {name} was {before} and is now {after}: numbers agree up to rounding")
     checkpoint = _newest(folder, say)
@@ -139,9 +141,10 @@ def _changes(
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Fields that differ, what a run writes aside."""
+    """Fields that differ, what a run writes aside, and how it is divided among processes: like
+    their number, that may change."""
     one, two = ({k: v for k, v in each.items() if k != "output"} for each in (before, after))
-    return differences(one, two)
+    return {name: pair for name, pair in differences(one, two).items() if name not in DIVIDED}
 
 
 def check_changed(names: Sequence[str]) -> None:

@@ -39,8 +39,10 @@ from yuriiformer.training.journal import Journal, Listener, Say, open_journal, s
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
 from yuriiformer.training.resume import Opened, check_changed, open_run
-from yuriiformer.training.state import Saver, State, check_space, restore, seed_generators
-from yuriiformer.training.step import Batches, build_model
+from yuriiformer.training.saving import Saver, check_space
+from yuriiformer.training.sharding import divide, make_model
+from yuriiformer.training.state import State, restore, seed_generators
+from yuriiformer.training.step import Batches
 from yuriiformer.training.stop import Stopper
 from yuriiformer.training.trainer import Ending, Trainer
 
@@ -84,8 +86,10 @@ class Setting:
     @property
     def resolved(self) -> dict[str, Any]:
         """What is not in the configuration and may still change a number's last digits."""
-        device = self.processes.device
+        device, processes = self.processes.device, self.processes
+        divided = {"parallel": f"fsdp {processes.copies} x {processes.shards}"}
         return {
+            **(divided if processes.sharded else {}),
             "device": device.type,
             "dtype": str(self.dtype).removeprefix("torch."),
             "compiled": compiles(self.config.machine.compile, device, self.costs.flops),
@@ -104,7 +108,7 @@ def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = No
         config = fill_vocabulary(config, store)
     else:
         config = config.with_(vocab_size=like.vocab_size, valid_vocab=like.valid_vocab)
-    processes = find_processes(config.machine.device)
+    processes = divide(config, find_processes(config.machine.device))
     batches = Batches(store, config, processes)
     dtype = compute_dtype(config.machine.precision, processes.device)
     return Setting(config, store, processes, batches, dtype)
@@ -188,7 +192,7 @@ def train(
             named = {"path": source.asked, "model": source.about, "rule": source.rule.to_dict()}
             told = {INIT: named}
         opened = processes.led(lambda: _begin(here, folder, told, resume, allow_changed, speak))
-        model = build_model(here.config, here.config.recipe.seed).to(processes.device)
+        model = make_model(here.config, processes, here.dtype)
         initial = None if source is None else _take_over(here, folder, model, source, speak)
         trainer = _trainer(here, folder, model, opened or Opened(), stopper, speak, listener)
         with closing(trainer.journal):
@@ -264,7 +268,8 @@ def _trainer(
 ) -> Trainer:
     """At the beginning of the run, or where the leading process's checkpoint left it."""
     config, processes, resolved = here.config, here.processes, here.resolved
-    optimizer = Optimizer(model, config.recipe, here.dtype, processes.group)
+    groups = processes.copy_group, processes.shard_group
+    optimizer = Optimizer(model, config.recipe, here.dtype, *groups)
     state = State()
     if processes.share(opened.checkpoint is not None):
         state = restore(opened.checkpoint, model, optimizer, processes, config.recipe.seed)
@@ -293,6 +298,7 @@ def _trainer(
             processes,
             {**config.to_dict(), **resolved},
             here.tokenizer,
+            config.output.save_beside,
         ),
         stopper,
         processes.led(journal) or Journal(say),

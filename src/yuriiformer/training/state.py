@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import platform
 import random
-import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, fields
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 import yuriiformer
-from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import CheckpointError, ConfigError, YuriiError, one_line
-from yuriiformer.files import in_bytes, write_json
-from yuriiformer.model.config import WEIGHTS
-from yuriiformer.model.files import compare_tensors, write_model
+from yuriiformer.model.files import MODEL, compare_tensors
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.parameters import tensor_seed
-from yuriiformer.reading import count, read_object, reason
-from yuriiformer.runs.checkpoint import LAST, PREVIOUS, Checkpoint, write_checkpoint
+from yuriiformer.model.shards import local, local_rows
+from yuriiformer.model.tensor_files import TensorFiles
+from yuriiformer.reading import count, read_object
+from yuriiformer.runs.checkpoint import Checkpoint
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 
-OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+OPTIMIZER, STATE = "optimizer", "state.json"
+Read = TypeVar("Read")
 FORM: dict[str, Any] = {  # of state.json
     "step": count,
     "best_loss": (float, None),
@@ -38,7 +37,6 @@ FORM: dict[str, Any] = {  # of state.json
     "pending": ({"step": count}, None),
     "generators": [{"python": list, "numpy": list, "torch": str}],
 }
-MARGIN = 64 * 2**20  # bytes left free beside what is written
 
 
 @dataclass
@@ -104,92 +102,6 @@ def _bytes(text: str) -> torch.Tensor:
     return torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8)
 
 
-@dataclass(frozen=True)
-class Saver:
-    """Writes a run's checkpoints. Every process must call; the leading one writes."""
-
-    folder: Path
-    model: YuriiFormer
-    optimizer: Optimizer
-    processes: Processes
-    config: dict[str, Any] = field(repr=False)
-    tokenizer: Tokenizer | None = None
-
-    def save_last(self, state: State, before: Callable[[], None] = lambda: None) -> None:
-        """All that is needed to resume; the one before is kept, should this one be damaged.
-
-        ``before`` is done first, by the leading process: what the checkpoint relies on.
-        """
-        generators = self.processes.collect(generator_states(self.processes.device))
-        if not self.processes.leads:
-            return
-        before()
-
-        def write(part: Path) -> None:
-            write_model(self.model, part, self.tokenizer)
-            save_file(self.optimizer.state_tensors(), part / OPTIMIZER)
-            extra = {
-                "generators": generators,
-                "config": self.config,
-                "processes": self.processes.size,
-                "threads": torch.get_num_threads(),
-                "versions": versions(),
-            }
-            write_json(part / STATE, {**asdict(state), **extra})
-
-        self._write(LAST, write, state.step, self.folder / PREVIOUS)
-
-    def save_model(self, name: str, step: int, val_loss: float | None) -> None:
-        """The weights alone, as ``best`` or ``final``."""
-        if self.processes.leads:
-            self._write(name, self._write_model, step, None, val_loss)
-
-    def _write_model(self, part: Path) -> None:
-        write_model(self.model, part, self.tokenizer)
-
-    def _write(
-        self, name: str, write: Any, step: int, keep: Path | None, val_loss: float | None = None
-    ) -> None:
-        # Check before writing: a full disk can fail in other ways.
-        need = self.bytes_needed()[0 if name == LAST else 1]
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have moved the run
-            free = shutil.disk_usage(self.folder).free
-        except OSError as error:
-            raise CheckpointError(f"{self.folder} cannot be written: {reason(error)}") from None
-        if free < need + MARGIN:
-            raise CheckpointError(
-                f"too little disk for the checkpoint {self.folder / name}: it needs "
-                f"{in_bytes(need)}, and {in_bytes(free)} are free"
-            )
-        about: dict[str, Any] = {"step": step}
-        if val_loss is not None:
-            about["val_loss"] = val_loss
-        write_checkpoint(self.folder / name, write, about, keep)
-
-    def bytes_needed(self) -> tuple[int, int]:
-        """The size of a checkpoint to resume from, and of a model alone."""
-        weights = sum(t.nbytes for t in self.model.state_dict().values())
-        states = self.optimizer.state_bytes()
-        return weights + states + 2**20, weights + 2**20
-
-
-def check_space(folder: Path, whole: int, model: int) -> None:
-    """That a run's checkpoints fit: three to resume from (one of them being written), two models
-    and one being written."""
-    try:
-        have = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise CheckpointError(f"{folder} cannot be read: {reason(error)}") from None
-    need = 3 * whole + 3 * model - have
-    if free < need + MARGIN:
-        raise CheckpointError(
-            f"too little disk for the checkpoints of this run: {folder} needs {in_bytes(need)} "
-            f"more, and {in_bytes(free)} are free; free some, or choose another --out"
-        )
-
-
 def restore(
     checkpoint: Checkpoint | None,
     model: YuriiFormer,
@@ -197,24 +109,23 @@ def restore(
     processes: Processes,
     seed: int,
 ) -> State:
-    """Put a run where a checkpoint left it. Only the leading process reads."""
+    """Put a run where a checkpoint left it, however many processes wrote it.
+
+    Only the leading process reads, and tells the others. Of a sharded model each process reads its
+    own rows, so all of them must see the folder.
+    """
     saved: dict[str, Any] = {}
-    weights = moments = None
     if processes.leads:
         assert checkpoint is not None
         folder = checkpoint.folder
-        try:
-            saved = read_object(folder / STATE, FORM, CheckpointError)
-            weights, moments = load_file(folder / WEIGHTS), load_file(folder / OPTIMIZER)
-            compare_tensors(folder / WEIGHTS, model.state_dict(), weights)
-        except YuriiError as error:
-            raise CheckpointError(str(error)) from None
-        except Exception as error:
-            raise CheckpointError(f"{folder} cannot be read: {one_line(error):.160}") from None
+        saved = _told(folder, lambda: read_object(folder / STATE, FORM, CheckpointError))
+    folder = Path(processes.share("" if checkpoint is None else str(checkpoint.folder)))
     saved = processes.share(saved)
+    weights, moments = _tensors(folder, model, optimizer, processes)
     try:
-        model.load_state_dict(processes.share_tensors(weights))
-        optimizer.load_state_tensors(processes.share_tensors(moments))
+        for name, tensor in model.state_dict().items():
+            local(tensor).copy_(weights[name])
+        optimizer.load_state_tensors(moments)
         generators = saved["generators"]
         if processes.rank < len(generators):
             restore_generators(generators[processes.rank], processes.device)
@@ -225,3 +136,38 @@ def restore(
         raise CheckpointError(
             f"the checkpoint to resume from is not of this model: {one_line(error):.160}"
         ) from None
+
+
+Tensors = dict[str, Tensor]
+
+
+def _tensors(
+    folder: Path, model: YuriiFormer, optimizer: Optimizer, processes: Processes
+) -> tuple[Tensors, Tensors]:
+    """Weights and moments as far as this process holds them."""
+
+    def read() -> tuple[Tensors, Tensors]:
+        files, own = TensorFiles(folder, MODEL), model.state_dict()
+        compare_tensors(files.head, own, files.shapes)
+        weights = {name: files.rows(name, *local_rows(each)) for name, each in own.items()}
+        files = TensorFiles(folder, OPTIMIZER)
+        moments = {
+            name: files.rows(name, *optimizer.local_rows(name, shape.rows))
+            for name, shape in files.shapes.items()
+        }
+        return weights, moments
+
+    if not processes.sharded:
+        weights, moments = _told(folder, read) if processes.leads else (None, None)
+        return processes.share_tensors(weights), processes.share_tensors(moments)
+    return processes.together(lambda: _told(folder, read))
+
+
+def _told(folder: Path, read: Callable[[], Read]) -> Read:
+    """What could be read; all that can go wrong is a `CheckpointError`."""
+    try:
+        return read()
+    except YuriiError as error:
+        raise CheckpointError(str(error)) from None
+    except Exception as error:  # a damaged file can raise anything
+        raise CheckpointError(f"{folder} cannot be read: {one_line(error):.160}") from None

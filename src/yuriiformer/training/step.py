@@ -26,6 +26,7 @@ from yuriiformer.evaluation.validation import (
 )
 from yuriiformer.model.device import autocast
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.shards import is_sharded, local
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 
@@ -70,6 +71,10 @@ class Batches:
         for starts in self._shares(step):
             batch = load_batch(self.store, "train", starts, self.context, device)
             found.append(MicroBatch(batch, len(starts) * scale))
+        if self.processes.sharded:  # all gather the weights together, also with nothing to do
+            share = -(-self.sequences // self.processes.size)
+            idle = replace(found[-1], weight=0.0)
+            found += [idle] * (-(-share // self.micro_batch) - len(found))
         return found
 
     def _shares(self, step: int) -> list[NDArray[np.int64]]:
@@ -86,7 +91,23 @@ class Batches:
         assert windows is not None
         rank, size, device = self.processes.rank, self.processes.size, self.processes.device
         common = -(-(len(windows.starts) // size) // self.micro_batch)
-        return windows.batches(self.micro_batch, device, rank, size), common
+        own = windows.batches(self.micro_batch, device, rank, size)
+        if self.processes.sharded:
+            share = math.ceil(len(windows.starts) / size)  # the leading process's, and the rest
+            most = math.ceil(share / self.micro_batch) + (windows.rest > 0)
+            own = _padded(own, most, device)
+        return own, common
+
+
+def _padded(batches: Iterator[Batch], count: int, device: torch.device) -> Iterator[Batch]:
+    """The same, and then batches without a target until there have been so many: processes that
+    share a model run it equally often."""
+    for batch in batches:
+        count -= 1
+        yield batch
+    token = torch.zeros(1, 1, dtype=torch.int64, device=device)
+    for _ in range(count):
+        yield token, token[:, :0]
 
 
 def build_model(config: TrainConfig, seed: int | None = None) -> YuriiFormer:
@@ -141,12 +162,13 @@ def train_step(
         optimizer.clip(norm)
         optimizer.step()
         return result
-    bad = tuple(
+    here = [
         name
         for name, p in optimizer.names.items()
-        if p.grad is not None and not bool(p.grad.isfinite().all())
-    )
-    return replace(result, bad_gradients=bad)
+        if p.grad is not None and not bool(local(p.grad).isfinite().all())
+    ]
+    anywhere = {name for names in processes.collect(here) for name in names}
+    return replace(result, bad_gradients=tuple(n for n in optimizer.names if n in anywhere))
 
 
 def accumulate(
@@ -154,7 +176,9 @@ def accumulate(
 ) -> torch.Tensor:
     """Add up the gradient of a step; the loss of each micro-batch.
 
-    Processes average their gradients once, with the last micro-batch.
+    Processes average their gradients once, with the last micro-batch. Where the model is sharded,
+    those of matrices and tables are averaged and divided with every micro-batch, so that no process
+    ever holds them all.
     """
     losses = []
     for index, micro in enumerate(batches):
@@ -165,4 +189,7 @@ def accumulate(
                 loss = model(*micro.batch)
             (loss * micro.weight).backward()
         losses.append(loss.detach())
+    if processes.sharded:
+        vectors = [p.grad for p in model.parameters() if not is_sharded(p)]
+        processes.average([each for each in vectors if each is not None])
     return torch.stack(losses).double() if processes.device.type != "mps" else torch.stack(losses)

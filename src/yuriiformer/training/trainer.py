@@ -23,7 +23,9 @@ from yuriiformer.runs.metrics import Record
 from yuriiformer.training.journal import Journal, coefficient_record
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.state import Saver, State
+from yuriiformer.training.saving import Saver
+from yuriiformer.training.sharding import reshard
+from yuriiformer.training.state import State
 from yuriiformer.training.step import Batches, StepResult, accumulate, train_step
 from yuriiformer.training.stop import Stopper
 
@@ -74,7 +76,7 @@ class Trainer:
 
     def _parallel(self) -> nn.Module:
         """The module that training calls."""
-        if self.processes.group is None:
+        if self.processes.group is None or self.processes.sharded:
             return self.model
         devices = [self.processes.device] if self.processes.device.type == "cuda" else None
         module = DistributedDataParallel(
@@ -173,6 +175,8 @@ class Trainer:
 
         with autocast(self.dtype, self.processes.device):
             result = total_loss(self.model, batches, stop)
+        if self.processes.sharded:
+            reshard(self.model)
         if result is None:
             return None
         nats, tokens = self.processes.sum([result[0], float(result[1])])
@@ -190,6 +194,7 @@ class Trainer:
                 )
             return
         if self.state.best_loss is None or loss < self.state.best_loss:
+            self._finish_saving()
             try:
                 self.saver.save_model(BEST, step, loss)
                 self.state.best_loss, self.state.best_step = loss, step
@@ -236,14 +241,21 @@ class Trainer:
     def save(self, *, hard: bool) -> None:
         """A checkpoint to resume from. If it cannot be written the earlier one stands, and a run in
         mid-course continues; at the end (``hard``) the error is the run's."""
+        self._finish_saving()
         try:
-            if self.processes.leads:
-                self.folder.put_back(self.journal.say)
-            self.saver.save_last(self.state, self.journal.sync)
+            self.saver.writers.led(lambda: self.folder.put_back(self.journal.say))
+            self.saver.save_last(self.state, self.journal.sync, wait=hard)
         except CheckpointError as error:
             if hard:
                 raise
             self.journal.say(f"{error}; the checkpoint before it stands, and training continues")
+
+    def _finish_saving(self) -> None:
+        """Wait for a checkpoint that is written beside the training; if it failed, say so."""
+        try:
+            self.saver.finish()
+        except CheckpointError as error:
+            self.journal.say(f"{error}; the checkpoint before it stands")
 
     def _stop(self) -> Ending:
         self.save(hard=True)

@@ -23,6 +23,7 @@ from yuriiformer.model import loss
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
+from yuriiformer.training.sharded_memory import gathered_bytes, muon_bytes
 from yuriiformer.training.step import MicroBatch, accumulate, build_model
 
 CPU = torch.device("cpu")
@@ -89,24 +90,35 @@ class StepMemory:
 
 
 def simulate_passes(
-    config: TrainConfig, micro_batch: int, dtype: torch.dtype, *, accumulates: bool
+    config: TrainConfig,
+    micro_batch: int,
+    dtype: torch.dtype,
+    *,
+    accumulates: bool,
+    sharded: bool = False,
 ) -> Passes:
     """Forward and backward pass of full sequences.
 
     ``accumulates``: the gradients of earlier micro-batches (or the buckets that several processes
-    share) are there already when the forward pass begins.
+    share) are there already when the forward pass begins. ``sharded``: the blocks' matrices come
+    in the precision of the products, as they are gathered, and weights and gradients are left out.
     """
     machine = Machine(
         recompute=config.machine.recompute, stream_precision=config.machine.stream_precision
     )
     # All that the passes depend on: configurations that differ in the rest share the simulation.
     alone = TrainConfig(config.model, machine=machine)
-    return _simulated_passes(alone, micro_batch, dtype, accumulates=accumulates)
+    return _simulated_passes(alone, micro_batch, dtype, accumulates=accumulates, sharded=sharded)
 
 
 @cache
 def _simulated_passes(
-    config: TrainConfig, micro_batch: int, dtype: torch.dtype, *, accumulates: bool
+    config: TrainConfig,
+    micro_batch: int,
+    dtype: torch.dtype,
+    *,
+    accumulates: bool,
+    sharded: bool = False,
 ) -> Passes:
     kept = 0
     peaks: list[float] = []
@@ -126,6 +138,8 @@ def _simulated_passes(
 
     with FakeTensorMode(), Watcher() as watcher, _few_chunks():
         model = build_model(config)
+        for matrix in (p for p in model.blocks.parameters() if sharded and p.ndim > 1):
+            matrix.data = matrix.data.to(dtype)
         if accumulates:
             _give_gradients(model)
         tokens = torch.zeros(micro_batch, config.model.context, dtype=torch.int64)
@@ -135,6 +149,8 @@ def _simulated_passes(
         before = watcher.alive
         accumulate(model, [MicroBatch((tokens, targets), 1.0)], Processes(0, 1, CPU), dtype)
         mark()
+    less = before if sharded else 0
+    peaks = [peak - less for peak in peaks]
     return Passes(kept - before, (peaks[0], peaks[1], peaks[2]), accumulates)
 
 
@@ -203,20 +219,35 @@ class Estimate:
     layers and with one more, and the difference is taken for the others (tests show it exact).
     """
 
-    def __init__(self, config: TrainConfig, dtype: torch.dtype, processes: int = 1) -> None:
-        self.config, self.dtype, self.processes = config, dtype, processes
+    def __init__(
+        self, config: TrainConfig, dtype: torch.dtype, processes: int = 1, shards: int = 1
+    ) -> None:
+        self.config, self.dtype, self.processes, self.shards = config, dtype, processes, shards
         self.own = -(-config.recipe.sequences // processes)  # sequences per step, of one process
         programs = config.model.rule.programs(config.model.n_layer)
         tail = sum(program != programs[0] for program in programs)  # layers that are special
         self.few = max(tail + 1, 2)
-        self.update = update_memory(config, dtype)
+        self.update = update_memory(config, dtype) if shards == 1 else self._sharded_update()
 
     def at(self, micro_batch: int) -> StepMemory:
         layers = self.config.model.n_layer
         if layers <= self.few + 1:
-            return StepMemory(self.update, self._passes(layers, micro_batch))
-        few, more = (self._passes(n, micro_batch) for n in (self.few, self.few + 1))
-        return StepMemory(self.update, few.further(more, layers - self.few))
+            passes = self._passes(layers, micro_batch)
+        else:
+            few, more = (self._passes(n, micro_batch) for n in (self.few, self.few + 1))
+            passes = few.further(more, layers - self.few)
+        if self.shards > 1:
+            here = self.update.weights + self.update.gradients
+            also = gathered_bytes(self.config, self.dtype)
+            first, second, third = (p + here + m for p, m in zip(passes.peaks, also, strict=True))
+            passes = replace(passes, peaks=(first, second, third))
+        return StepMemory(self.update, passes)
+
+    def _sharded_update(self) -> Update:
+        stored = stored_bytes(self.config, self.shards)
+        named = stored.weights + stored.gradients + stored.optimizer
+        peak = named + muon_bytes(self.config, self.dtype, self.shards)
+        return Update(stored.weights, stored.gradients, stored.optimizer, peak)
 
     def largest(self, room: float) -> int:
         """The largest micro-batch whose peak is at most ``room``; 0 if not even one sequence's."""
@@ -226,7 +257,43 @@ class Estimate:
     def _passes(self, layers: int, micro_batch: int) -> Passes:
         config = replace(self.config, model=replace(self.config.model, n_layer=layers))
         accumulates = self.processes > 1 or micro_batch < self.own
-        return simulate_passes(config, micro_batch, self.dtype, accumulates=accumulates)
+        return simulate_passes(
+            config, micro_batch, self.dtype, accumulates=accumulates, sharded=self.shards > 1
+        )
+
+
+def smallest(config: TrainConfig, dtype: torch.dtype, micro_batch: int, room: float) -> int | None:
+    """The smallest number of processes that can share the model (each with up to so many sequences
+    in memory) so that a step fits into their memory; None if as many as there are sequences do not
+    suffice."""
+
+    def fits(count: int) -> bool:
+        estimate = Estimate(config, dtype, count, count)
+        return estimate.at(min(micro_batch, estimate.own)).peak <= room
+
+    most = config.recipe.sequences
+    high = 1
+    while not fits(high):
+        if high >= most:
+            return None
+        high = min(2 * high, most)
+    low = high // 2  # does not fit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def fits_whole(config: TrainConfig, dtype: torch.dtype, processes: int, room: float) -> bool:
+    """Whether each of so many processes has room for the whole model and a step of its own."""
+    stored = stored_bytes(config)
+    if stored.weights + stored.gradients + stored.optimizer > room:
+        return False
+    try:
+        estimate = Estimate(config, dtype, processes)
+        return estimate.at(min(config.machine.micro_batch, estimate.own)).peak <= room
+    except Exception:  # an oracle of the user's can do anything with values that are not there
+        return True
 
 
 def largest(peak: Callable[[int], float], room: float, most: int, first: int) -> int:

@@ -14,8 +14,8 @@ from benchmarks.plan_memory import SIZES, configuration, measured
 from yuriiformer.config import Machine, Recipe, TrainConfig
 from yuriiformer.costs.op_counter import Watcher
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.planning import memory
-from yuriiformer.planning.memory import (
+from yuriiformer.training import memory
+from yuriiformer.training.memory import (
     Estimate,
     StepMemory,
     largest,

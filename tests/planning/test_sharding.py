@@ -1,0 +1,173 @@
+"""What a plan says of a model that devices share, and the largest presets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+import yuriiformer as yf
+from tests.launcher import FORKS
+from tests.training.fakes import fake_step
+from yuriiformer.config import Machine, Recipe, TrainConfig
+from yuriiformer.costs.run import count_parameters, stored_bytes
+from yuriiformer.errors import ConfigError
+from yuriiformer.methods.catalog import standard
+from yuriiformer.model.config import ModelConfig
+from yuriiformer.planning.devices import Device, find_device
+from yuriiformer.planning.plan import Circumstances, make_plan
+from yuriiformer.planning.text import plan_page
+from yuriiformer.training.memory import Estimate, smallest
+from yuriiformer.training.presets import preset
+
+LARGE = Device("large", "a large one", 1e12, 1e12, 1e14, 1e15)
+
+
+def config(**changes) -> TrainConfig:
+    shape = {"n_layer": 4, "n_head": 2, "d_model": 64, "vocab_size": 512, "context": 32}
+    base = TrainConfig(
+        ModelConfig("nesterov-lie-trotter", **shape),
+        Recipe(steps=5, sequences=16),
+        machine=Machine(micro_batch=2),
+    )
+    return base.with_(**changes)
+
+
+def test_stored_bytes_are_divided_but_for_vectors():
+    given = config()
+    whole, half, many = (stored_bytes(given, shards) for shards in (1, 2, 10_000))
+    vectors = 4 * (count_parameters(given.model).norms + count_parameters(given.model).coefficients)
+    assert half.weights == vectors + (whole.weights - vectors) / 2
+    assert half.gradients == vectors + (whole.gradients - vectors) / 2
+    assert many.weights < vectors + 4 * 64 * 64  # a row of each matrix and table
+
+
+def test_a_plan_shares_the_model():
+    """Memory falls, and what travels is told by what it is."""
+    alone = make_plan(config(), Circumstances(LARGE))
+    ddp, fsdp = (
+        make_plan(config(parallel=kind), Circumstances(LARGE, gpus=8)) for kind in ("ddp", "fsdp")
+    )
+    hsdp = make_plan(config(parallel="fsdp", shard_group=4), Circumstances(LARGE, gpus=8))
+    assert (ddp.shards, fsdp.shards, hsdp.shards) == (1, 8, 4)
+    assert ddp.memory.update.weights == alone.memory.update.weights
+    assert fsdp.memory.peak < hsdp.memory.peak < ddp.memory.peak
+    assert alone.time.reduced_a_step == alone.time.gathered_a_step == 0
+    trained, muon = 4 * alone.parameters.all, 2 * 4 * 12 * 64**2
+    assert ddp.time.reduced_a_step == pytest.approx(2 * 7 / 8 * trained)
+    assert ddp.time.gathered_a_step == pytest.approx(7 / 8 * muon)
+    assert ddp.time.weights_a_step == 0
+    # Of a sharded model: gradients are only scattered, Muon's rows go to an owner and back.
+    assert fsdp.time.reduced_a_step == pytest.approx(7 / 8 * trained, rel=0.05)
+    assert fsdp.time.gathered_a_step == pytest.approx(2 * 7 / 8 * muon / 8)
+    tables = 4 * 2 * (512 + 32) * 64
+    assert fsdp.time.weights_a_step == pytest.approx(7 / 8 * (2 * muon + tables))
+    assert hsdp.time.gathered_a_step == pytest.approx((2 * 3 / 4 / 2 + 1 / 2) * muon / 4)
+    page = plan_page(hsdp)
+    assert "8 (sharing the model by 4, 2 copies) x a large one" in page
+    assert "of weights" in page
+    assert fsdp.disk == ddp.disk == alone.disk  # a checkpoint is the whole model, in any files
+
+
+def test_auto_is_what_fits():
+    whole = Estimate(config(), torch.bfloat16, 4).at(2).peak
+    room = (0.9 * whole + Device.FIXED) / (1 - Device.SHARE)
+    assert make_plan(config(), Circumstances(LARGE, gpus=4)).shards == 1
+    tight = make_plan(config(), Circumstances(replace(LARGE, memory=room), gpus=4))
+    assert tight.shards == 4
+    alone = make_plan(config(), Circumstances(replace(LARGE, memory=room)))
+    assert not alone.fit.fits
+    assert f"with --parallel fsdp on {alone.fit.fewest} devices or more" in plan_page(alone)
+
+
+def test_the_fewest_devices_against_trying_all():
+    given = config(vocab_size=4096)
+
+    def peak(count: int) -> float:
+        estimate = Estimate(given, torch.float32, count, count)
+        return estimate.at(min(2, estimate.own)).peak
+
+    peaks = {count: peak(count) for count in range(1, 17)}
+    assert peaks[1] > peaks[2] > peaks[4] > peaks[16]
+    for room in (peaks[16] - 1, peaks[16], peaks[3], peaks[2] + 1, peaks[1]):
+        fit = [count for count, size in peaks.items() if size <= room]
+        assert smallest(given, torch.float32, 2, room) == (fit[0] if fit else None)
+
+
+def test_a_group_that_does_not_divide_the_gpus():
+    with pytest.raises(ConfigError, match="--shard-group 3 does not divide 8 GPUs"):
+        make_plan(config(parallel="fsdp", shard_group=3), Circumstances(LARGE, gpus=8))
+
+
+@pytest.mark.parametrize(("name", "billions"), [("1b", (0.9, 1.2)), ("7b", (6.2, 7.0))])
+def test_presets_of_scale(name, billions):
+    """Their shape, and what the planner says of them on 64 devices."""
+    given = preset(name, "nesterov-lie-trotter")
+    assert (given.model.oracles, given.model.context) == ("modern", 4096)
+    assert billions[0] < count_parameters(given.model).paper / 1e9 < billions[1]
+    tokens = given.tokens_per_step * given.recipe.steps
+    assert tokens / count_parameters(given.model).paper == pytest.approx(20, rel=0.1)
+    plan = make_plan(given.with_(parallel="fsdp"), Circumstances(find_device("h100"), gpus=64))
+    assert plan.fit.fits
+    assert plan.memory.peak < find_device("h100").usable
+    assert 1 < plan.time.seconds / 3600 < 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["1b", "7b"])
+def test_every_standard_rule_at_scale(name):
+    """Memory and hours of each, beside gradient descent: a table and a stream more at most."""
+    where = Circumstances(find_device("h100"), gpus=64)
+    plans = {rule: make_plan(preset(name, rule).with_(parallel="fsdp"), where) for rule in standard}
+    base = plans["gd-lie-trotter"]
+    for rule, plan in plans.items():
+        assert plan.fit.fits, rule
+        assert base.memory.peak * 0.9 < plan.memory.peak < 2.5 * base.memory.peak, rule
+        assert plan.time.seconds == pytest.approx(base.time.seconds, rel=0.02), rule
+        assert plan.fit.fewest is not None
+        assert plan.fit.fewest <= 64
+
+
+def note_step(path: str, name: str, rule: str, layers: int, size: int, shards: int) -> None:
+    """In a warm process, because it plays a process of many."""
+    given = preset(name, rule).with_(n_layer=layers)
+    found = fake_step(given, torch.bfloat16, size, shards)
+    numbers = {n: getattr(found, n) for n in ("passes", "update", "largest", "shapes")}
+    with open(path, "w") as file:
+        json.dump({**numbers, "dtypes": [str(each) for each in found.dtypes]}, file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "rule", "layers", "size", "shards"),
+    [
+        ("7b", "nesterov-lie-trotter", 32, 64, 64),
+        ("7b", "gd-lie-trotter", 6, 16, 8),
+        ("1b", "hamiltonian", 6, 8, 8),
+    ],
+)
+def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, layers, size, shards):
+    """FSDP's own code, one process of many, without memory: the peak is the planner's within 15 %,
+    and no tensor is as large as the model, nor as more than its tables."""
+    path = tmp_path / "found"
+    process = FORKS.Process(target=note_step, args=(str(path), name, rule, layers, size, shards))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    found = json.loads(path.read_text())
+    given = preset(name, rule).with_(n_layer=layers)
+    planned = Estimate(given, torch.bfloat16, size, shards).at(given.machine.micro_batch)
+    assert planned.passes.peak + planned.update.optimizer == pytest.approx(
+        found["passes"], rel=0.15
+    )
+    parts = count_parameters(given.model)
+    tables = 4 * (parts.token_table + parts.start_tables)
+    assert found["largest"] <= max(tables, 4 * (parts.attention + parts.mlp) / layers)
+    assert found["largest"] < 0.3 * stored_bytes(given).weights
+    with torch.device("meta"):
+        model = yf.YuriiFormer(given.model, seed=None)
+    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
+    assert found["shapes"] == shapes
+    assert found["dtypes"] == ["torch.float32"]

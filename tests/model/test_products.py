@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import yuriiformer as yf
+from yuriiformer.config import Machine
+from yuriiformer.errors import ConfigError
 from yuriiformer.model import products
 from yuriiformer.model.generate import Predictor, Sampling, stream
 from yuriiformer.model.products import Linear, generating, onednn
@@ -84,3 +86,31 @@ def test_products_of_the_loss(monkeypatch, faster):
     expected = total + a.mT @ (c := torch.randn(5, 3))
     products.add_product(total, a, c)
     torch.testing.assert_close(total, expected)
+
+
+@need_onednn
+@pytest.mark.parametrize("bias", [False, True])
+def test_training_with_onednn(monkeypatch, bias):
+    """Losses and gradients up to rounding; the products are really oneDNN's."""
+    model = yf.YuriiFormer(yf.ModelConfig("nesterov-lie-trotter", bias=bias, **SIZE))
+    tokens, targets = torch.randint(61, (2, 3, 16))
+
+    def loss_and_gradients():
+        model.zero_grad()
+        loss = model(tokens, targets)
+        loss.backward()
+        return [loss.detach(), *(p.grad for p in model.parameters())]
+
+    expected = loss_and_gradients()
+    products.use_onednn(model)
+    seen = []
+    monkeypatch.setattr(products, "onednn", lambda *a: seen.append(1) or onednn(*a))
+    found = loss_and_gradients()
+    assert len(seen) == 3 * (4 * SIZE["n_layer"] + 1)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_onednn_is_for_float32():
+    with pytest.raises(ConfigError, match="precision=float32"):
+        Machine(products="onednn", precision="bfloat16")

@@ -9,19 +9,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from yuriiformer.model.products import add_product, product
+from yuriiformer.model.products import add_product, linear, product
 
 IGNORE = -100  # a target that does not count, as everywhere in PyTorch
 CHUNK_ELEMENTS = 2**25  # logits held at a time: 128 MiB of float32
 
 
 def mean_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, chunk_elements: int = CHUNK_ELEMENTS
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    chunk_elements: int = CHUNK_ELEMENTS,
+    *,
+    onednn: bool = False,
 ) -> Tensor:
     """Nats per token of ``targets`` (any shape) under ``softmax(hidden @ weight.T)``.
 
     Under autocast the matrix products run in its dtype; the softmax, the loss and the sums over
-    chunks are float32. Logits that fit into one chunk, and compiled code, use plain cross-entropy.
+    chunks are float32. Logits that fit into one chunk, and compiled code, use plain cross-entropy;
+    ``onednn``: with oneDNN's product.
     """
     hidden = hidden.reshape(-1, hidden.shape[-1])
     targets = targets.reshape(-1)
@@ -31,7 +37,7 @@ def mean_cross_entropy(
     dtype = torch.get_autocast_dtype(device) if cast else weight.dtype
     with torch.autocast(device, enabled=False):
         if rows * vocab <= chunk_elements or torch.compiler.is_compiling():
-            logits = F.linear(hidden.to(dtype), weight.to(dtype))
+            logits = (linear if onednn else F.linear)(hidden.to(dtype), weight.to(dtype))
             return F.cross_entropy(_at_least_float(logits), targets, ignore_index=IGNORE)
         chunk = max(1, chunk_elements // vocab)
         if not torch.is_grad_enabled():  # a Function sees requires_grad even without grad mode

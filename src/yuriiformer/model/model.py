@@ -83,6 +83,7 @@ class YuriiFormer(nn.Module):
         )
         self.norm = pair.norm(config)
         self.recompute = False  # keep only the streams between blocks for the backward pass
+        self.onednn = False  # the output projection by oneDNN's products (see `use_onednn`)
         self.span = 2  # streams are kept after so many blocks, and computed again between them
         self.stream_dtype: torch.dtype | None = None  # of the streams between blocks; None: as is
         for name in self.dead_parameters():
@@ -102,7 +103,7 @@ class YuriiFormer(nn.Module):
         hidden = self.hidden(tokens)
         if targets is None:
             return F.linear(hidden, self.token_table)
-        return mean_cross_entropy(hidden, self.token_table, targets)
+        return mean_cross_entropy(hidden, self.token_table, targets, onednn=self.onednn)
 
     def hidden(
         self,

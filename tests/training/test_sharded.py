@@ -244,16 +244,18 @@ def resident() -> int:
 
 
 def measure(rank: int, size: int, port: int, data: Path, home: Path, name: str) -> None:
-    """Resident memory after steps, less what was there before the model."""
+    """Resident memory after steps, less what is left when the model and the optimiser are gone:
+    what libraries have taken for themselves is in both."""
     take_place(rank, size, port)
     bare_losses(sharded(steps=2), data, 2)  # libraries, buffers of the connections
     session.fill_vocabulary = lambda config, store: config  # more rows than the data have tokens
-    before = resident()
-    here, _, module, optimizer = parts_of(sized(name), data)
+    here, model, module, optimizer = parts_of(sized(name), data)
     for step in range(2):
         batches = here.batches.training(step)
         train_step(module, batches, optimizer, here.processes, here.dtype, step)
-    (home / f"{size}-{rank}").write_text(str(resident() - before))
+    after = resident()
+    del model, module, optimizer
+    (home / f"{size}-{rank}").write_text(str(after - resident()))
 
 
 def sized(name: str) -> TrainConfig:

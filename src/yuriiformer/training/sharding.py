@@ -13,6 +13,7 @@ pass: the whole model.)
 from __future__ import annotations
 
 import os
+import warnings
 
 import torch
 from torch import nn
@@ -87,6 +88,8 @@ def shard_model(model: YuriiFormer, processes: Processes, dtype: torch.dtype) ->
         fully_shard,
     )
 
+    # Some rules' blocks return views; nothing here changes a stream in place.
+    warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view tensor")
     vectors = {p for p in model.parameters() if p.ndim < 2}
     # Streams are not cast; oracles get what autocast gives them.
     whole = MixedPrecisionPolicy(cast_forward_inputs=False)

@@ -29,7 +29,7 @@ def test_as_a_notebook(name, tmp_path, monkeypatch):
     monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
     notebook = tutorials.notebook(name)
     resources = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+    NotebookClient(notebook, timeout=None, kernel_name="python3", resources=resources).execute()
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     assert any(output.output_type == "stream" for cell in code for output in cell.outputs)

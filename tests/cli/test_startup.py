@@ -77,7 +77,8 @@ import yuriiformer.methods as methods
 for name in ("torch", "numpy", "matplotlib"):
     sys.modules[name] = None
 for module in pkgutil.walk_packages(methods.__path__, "yuriiformer.methods."):
-    if module.name.rpartition(".")[2] not in ("interpreter", "diagram"):  # run and draw
+    name = module.name.rpartition(".")[2]
+    if name not in ("interpreter", "straight", "frugal", "diagram"):  # run and draw
         importlib.import_module(module.name)
 """
     subprocess.run([sys.executable, "-c", code], check=True)

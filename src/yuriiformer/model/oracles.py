@@ -81,12 +81,13 @@ class Attention(nn.Module):
         batch, token, d = Y.shape
         fused = self.qkv(self.norm(Y))
         if token == 1:  # the same numbers in fewer steps
-            q, k, v = fused.view(batch, 3, self.n_head, 1, d // self.n_head).unbind(1)
-            return q, k, v
-        q, k, v = (
-            part.view(batch, token, self.n_head, d // self.n_head).transpose(1, 2)
-            for part in fused.split(d, dim=-1)
-        )
+            parts = fused.view(batch, 3, self.n_head, 1, d // self.n_head).unbind(1)
+        else:
+            parts = (
+                part.view(batch, token, self.n_head, d // self.n_head).transpose(1, 2)
+                for part in fused.split(d, dim=-1)
+            )
+        q, k, v = parts
         return q, k, v
 
     def scores(self, Y: Tensor, context: Context) -> Tensor:

@@ -103,7 +103,7 @@ def straighten(segment: Segment) -> Straight:
         for each in line.arguments
         if isinstance(each, str)
     )
-    keep = read_back | {name for _, name in outputs} | {argument}
+    keep = frozenset([argument, *(name for _, name in outputs)])
     inputs = tuple(
         dict.fromkeys(
             each

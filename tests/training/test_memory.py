@@ -13,6 +13,7 @@ import yuriiformer as yf
 from benchmarks.plan_memory import SIZES, configuration, measured
 from yuriiformer.config import Machine, Recipe, TrainConfig
 from yuriiformer.costs.op_counter import Watcher
+from yuriiformer.methods import frugal
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.training import memory
 from yuriiformer.training.memory import (
@@ -104,6 +105,18 @@ def test_the_peak_of_a_single_micro_batch_too(rule):
     given = replace(given, recipe=replace(given.recipe, sequences=3))
     found = Estimate(given, torch.float32).at(3)
     assert found.peak == simulate(given, 3, torch.float32, accumulates=False).peak
+
+
+@pytest.mark.parametrize("layers", [5, 6, 7])
+def test_few_layers_tell_of_many_where_little_is_kept(monkeypatch, layers):
+    monkeypatch.setattr(frugal, "LARGE", 0)
+    memory._simulated_passes.cache_clear()
+    exact(
+        config("hamiltonian" if layers == 7 else "nesterov-lie-trotter", n_layer=layers),
+        2,
+        torch.float32,
+    )
+    memory._simulated_passes.cache_clear()
 
 
 def test_few_layers_tell_of_many_exactly():

@@ -25,6 +25,7 @@ from yuriiformer.sizes import check_memory
 
 # (layer, its streams) -> who observes its steps, if anybody
 Watch = Callable[[int, dict[str, Tensor]], Observer | None]
+SPAN = 2  # for the backward pass streams are kept after so many blocks, and computed again between
 
 
 class Table(nn.Embedding):
@@ -84,7 +85,6 @@ class YuriiFormer(nn.Module):
         self.norm = pair.norm(config)
         self.recompute = False  # keep only the streams between blocks for the backward pass
         self.onednn = False  # the output projection by oneDNN's products (see `use_onednn`)
-        self.span = 2  # streams are kept after so many blocks, and computed again between them
         self.stream_dtype: torch.dtype | None = None  # of the streams between blocks; None: as is
         for name in self.dead_parameters():
             self.get_parameter(name).requires_grad_(False)
@@ -127,7 +127,7 @@ class YuriiFormer(nn.Module):
             if self.recompute and torch.is_grad_enabled():
                 streams = checkpoint(block, streams, context, use_reentrant=False)
                 continue
-            if layer % self.span == 0:
+            if layer % SPAN == 0:
                 forget(streams)
             cache = None if caches is None else caches[layer]
             streams = block(streams, context, observer, cache)

@@ -20,7 +20,7 @@ from yuriiformer.config import Machine, TrainConfig
 from yuriiformer.costs.op_counter import Watcher
 from yuriiformer.costs.run import count_parameters, stored_bytes
 from yuriiformer.model import loss
-from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.model import SPAN, YuriiFormer
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.sharded_memory import gathered_bytes, muon_bytes
@@ -215,8 +215,9 @@ def _few_chunks() -> Iterator[None]:
 class Estimate:
     """The memory of a step as a function of the micro-batch, at any depth in the same time.
 
-    Layers whose program is the same add the same to each peak: the passes are simulated with few
-    layers and with one more, and the difference is taken for the others (tests show it exact).
+    Layers whose program is the same add the same to each peak, in spans of as many as share what
+    they keep: the passes are simulated with few layers and with one span more, and the difference
+    is taken for the others (tests show it exact).
     """
 
     def __init__(
@@ -227,15 +228,16 @@ class Estimate:
         programs = config.model.rule.programs(config.model.n_layer)
         tail = sum(program != programs[0] for program in programs)  # layers that are special
         self.few = max(tail + 1, 2)
+        self.few += (config.model.n_layer - self.few) % SPAN
         self.update = update_memory(config, dtype) if shards == 1 else self._sharded_update()
 
     def at(self, micro_batch: int) -> StepMemory:
         layers = self.config.model.n_layer
-        if layers <= self.few + 1:
+        if layers <= self.few + SPAN:
             passes = self._passes(layers, micro_batch)
         else:
-            few, more = (self._passes(n, micro_batch) for n in (self.few, self.few + 1))
-            passes = few.further(more, layers - self.few)
+            few, more = (self._passes(n, micro_batch) for n in (self.few, self.few + SPAN))
+            passes = few.further(more, (layers - self.few) // SPAN)
         if self.shards > 1:
             here = self.update.weights + self.update.gradients
             also = gathered_bytes(self.config, self.dtype)

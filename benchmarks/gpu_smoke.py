@@ -261,7 +261,8 @@ def shares(smoke: Smoke, *more: str) -> Figures:
     expect(processes > 1, "needs two GPUs or more")
     sequences, name = max(16, 2 * processes), "-".join(["shared", *more])
     out, one = smoke.folder / name, smoke.folder / f"{name}-one"
-    command_line(smoke, [], one, sequences, *(flag for flag in more if "recompute" in flag))
+    same = [flag for flag in more if flag == "--recompute"]
+    command_line(smoke, [], one, sequences, *same)
     command_line(smoke, torchrun(processes), out, sequences, "--parallel", "fsdp", *more)
     difference, bound = largest_difference(one, out), TEAM[smoke.precision]
     expect(difference <= bound, f"losses differ by {difference:.2e}, more than {bound:.0e}")
@@ -272,7 +273,7 @@ def shares(smoke: Smoke, *more: str) -> Figures:
         float((weights[name] - tensor).abs().max())
         for name, tensor in yf.load_model(one / "checkpoints" / "final").state_dict().items()
     )
-    grows = ("--resume", "--allow-changed", "steps")
+    grows = ("--resume", "--allow-changed", "steps", *same)
     command_line(smoke, [], out, sequences, *grows, "--parallel", "ddp", steps=10)
     command_line(smoke, [], one, sequences, *grows, steps=10)
     resumed = largest_difference(one, out)

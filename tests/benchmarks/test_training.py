@@ -82,5 +82,5 @@ def test_gpu_smoke_reports_a_failure_and_goes_on(tmp_path):
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     found = json.loads(out.read_text(encoding="utf-8"))
-    assert [check["passed"] for check in found["checks"]] == [True] * 3 + [False] * 2
-    assert "no-such-rule" in found["checks"][3]["error"]
+    assert [check["passed"] for check in found["checks"]] == [True] * 7 + [False] * 2
+    assert "no-such-rule" in found["checks"][7]["error"]

@@ -58,11 +58,10 @@ def build(out: Path, *, isolated: bool = True) -> Built:
 
 
 def unpack(sdist: Path, folder: Path) -> Path:
-    """The sdist without its sources: an import finds what was installed."""
+    """The sdist's folder, whose tests and pages are then those of what was installed."""
     with tarfile.open(sdist) as tar:
         tar.extractall(folder, filter="data")
     [root] = folder.iterdir()
-    shutil.rmtree(root / "src")
     return root
 
 
@@ -92,7 +91,9 @@ def run(command: list[str], cwd: Path = ROOT) -> str:
 
 
 def quick_tests(python: Path, root: Path, names: tuple[str, ...] = ()) -> str:
-    """Their last line."""
+    """Their last line. An import must find what was installed, not the sources beside the tests."""
+    where = run([str(python), "-c", "import yuriiformer; print(yuriiformer.__file__)"], root)
+    assert "site-packages" in where, where
     command = [str(python), "-m", "pytest", "-q", "-n", "2", "-m", "not slow", *names]
     return run([*command, "-p", "no:cacheprovider"], root).strip().splitlines()[-1]
 

@@ -146,7 +146,7 @@ def test_the_sdist_works_with_all_extras(built, tmp_path):
     install = ["-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", str(built.sdist)]
     release.run([str(python), *install])
     root = release.unpack(built.sdist, tmp_path / "unpacked")
-    chosen = ("tests/cli/test_startup.py", "tests/site/test_pages.py")
+    chosen = ("tests/cli/test_startup.py", "tests/test_pages.py", "tests/site/test_pages.py")
     assert "passed" in release.quick_tests(python, root, chosen)
     said = release.run([str(python.with_name("yurii")), "rules", "show", "gd-euler"], root)
     assert "GD+Euler" in said

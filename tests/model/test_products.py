@@ -10,7 +10,7 @@ from yuriiformer.config import Machine
 from yuriiformer.errors import ConfigError
 from yuriiformer.model import products
 from yuriiformer.model.generate import Predictor, Sampling, stream
-from yuriiformer.model.products import Linear, generating, onednn
+from yuriiformer.model.products import Linear, generating, of_one_token, onednn
 
 SIZE = {"n_layer": 2, "n_head": 2, "d_model": 32, "vocab_size": 61, "context": 16}
 need_onednn = pytest.mark.skipif(not products._ONEDNN, reason="torch without oneDNN")
@@ -19,19 +19,22 @@ need_onednn = pytest.mark.skipif(not products._ONEDNN, reason="torch without one
 @need_onednn
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("oracles", ["paper", "modern"])
-def test_logits_while_generating(rows, oracles):
+@pytest.mark.parametrize("tokens", [9, products.TOKENS])
+def test_logits_while_generating(rows, oracles, tokens):
     model = yf.YuriiFormer(yf.ModelConfig("nesterov-lie-trotter", oracles=oracles, **SIZE))
     texts = torch.randint(61, (rows, 9)).tolist()
 
-    def logits(fast):
+    def logits(table):
         predict = Predictor(model)
-        predict.fast = fast
+        predict.table = table
         return torch.stack([predict([text[:end] for text in texts]) for end in range(1, 10)])
 
     with torch.inference_mode():
-        expected = logits(False)
-        with generating(model):
-            found = logits(True)
+        expected = logits(None)
+        with generating(model, model.token_table, tokens) as table:
+            copied = table.data_ptr() != model.token_table.data_ptr()
+            assert copied == (tokens >= products.TOKENS)
+            found = logits(table)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert not torch.equal(found, 0 * found)
 
@@ -42,6 +45,19 @@ def test_products_with_and_without_bias():
     for added in (None, bias):
         expected = torch.nn.functional.linear(x, weight, added)
         torch.testing.assert_close(onednn(x, weight, added), expected)
+        turned = weight.mT.contiguous().mT
+        for stored in (weight, turned):
+            torch.testing.assert_close(of_one_token(x, stored, added), expected)
+            torch.testing.assert_close(of_one_token(x[:1], stored, added), expected[:1])
+
+
+@need_onednn
+def test_copies_are_of_modest_size(monkeypatch):
+    monkeypatch.setattr(products, "COPIES", 2 * 8 * 8 * 4 - 1)
+    layer = Linear(8, 8)
+    with generating(layer, layer.weight, products.TOKENS) as table:
+        assert table is layer.weight
+        assert layer.generates is layer.weight
 
 
 @need_onednn
@@ -54,16 +70,16 @@ def test_only_while_generating(monkeypatch):
     with torch.inference_mode():
         layer(x)
         assert seen == []
-        with generating(layer):
+        with generating(layer, layer.weight, 1):
             layer(x)
             assert seen == [1]
             layer(torch.randn(2, 3, 8))  # a prompt
     assert seen == [1]
-    with generating(layer):  # somebody trains it meanwhile
+    with generating(layer, layer.weight, 1):  # somebody trains it meanwhile
         layer(x).sum().backward()
     assert seen == [1]
     assert layer.weight.grad is not None
-    assert not layer.generates
+    assert layer.generates is None
 
 
 def test_other_numbers_are_left_to_torch():

@@ -22,7 +22,7 @@ from torch import Tensor
 from yuriiformer.errors import InputError, whole_number
 from yuriiformer.model.context import Context, KVCache, positions_and_mask
 from yuriiformer.model.oracles import oracle_pair
-from yuriiformer.model.products import can_use_onednn, generating, onednn
+from yuriiformer.model.products import can_use_onednn, generating, of_one_token
 
 if TYPE_CHECKING:
     from yuriiformer.model.model import YuriiFormer
@@ -128,7 +128,7 @@ class Predictor:
         self.context = model.config.context
         able = cached and oracle_pair(model.config).caches
         self.cache = KVCache(len(model.blocks), self.context) if able else None
-        self.fast = False  # oneDNN's products
+        self.table: Tensor | None = None  # of the output projection, for faster products
         self.starts: list[int] = []
         self.pads: Tensor | None = None
 
@@ -177,8 +177,10 @@ class Predictor:
         return torch.stack([found[i] for i in range(len(windows))])
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        product = onednn if self.fast else F.linear
-        logits = product(hidden, self.model.token_table)[:, 0]
+        if self.table is None:
+            logits = F.linear(hidden, self.model.token_table)[:, 0]
+        else:
+            logits = of_one_token(hidden, self.table)[:, 0]
         return logits[:, : self.model.config.real_vocab].float()  # padded ids are never produced
 
 
@@ -210,8 +212,10 @@ def stream(
     model.eval()
     try:
         predict = Predictor(model, cached=cached)
-        predict.fast = cached and can_use_onednn(model.token_table, len(rows))
-        with torch.inference_mode(), generating(model) if predict.fast else nullcontext():
+        table = model.token_table
+        fast = cached and can_use_onednn(table, len(rows))
+        faster = generating(model, table, max_new_tokens) if fast else nullcontext()
+        with torch.inference_mode(), faster as predict.table:
             over = [False] * len(rows)
             for _ in range(max_new_tokens):
                 drawn = sampling.draw(predict(rows).cpu(), rows, chances).tolist()

@@ -1,8 +1,13 @@
 """Products with weight matrices on a CPU, where oneDNN's are faster than torch's own (MKL's).
 
 While text is generated every new token reads all weights once. The 25 matrices of 6 layers, d = 384
-and vocabulary 4,096 take MKL 2.4 ms with one row and 4.4 ms with eight, oneDNN 1.7 and 3.0 (with
-AVX2 alone 1.7 and 4.3), on one thread.
+and vocabulary 4,096, on one thread with AVX-512:
+
+                    weights as they are         stored input-major
+    one row         MKL 2.4 ms, oneDNN 1.7      MKL 1.4 ms, oneDNN 1.7
+    eight rows      MKL 4.4 ms, oneDNN 3.0      MKL 4.2 ms, oneDNN 2.1
+
+So a text of some length is generated with input-major copies of the weights, up to a gibibyte.
 
 In the loss at a large vocabulary oneDNN is used on processors with AVX-512, which MKL uses on
 Intel's alone. 667 rows by 50,304 tokens, d = 384, two threads: 118 ms become 87.
@@ -23,6 +28,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 ROWS = 64  # texts that are generated together
+TOKENS = 32  # new tokens from which on copies of the weights pay
+COPIES = 2**30  # bytes that they may take
 _ONEDNN = torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 _AVX512 = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
@@ -32,23 +39,24 @@ class Linear(nn.Linear):
 
     ``init_scale`` multiplies the standard deviation of that start; output projections of oracles
     set it to 1/sqrt(2L). ``parts`` is the number of maps of equal size that are stacked in it: an
-    optimiser may treat them separately. ``generates`` is on while text is generated, ``onednn``
-    where the configuration asks for oneDNN's products.
+    optimiser may treat them separately. ``generates`` is the weight, or a copy of it, while text is
+    generated; ``onednn`` is on where the configuration asks for oneDNN's products.
     """
 
     def __init__(
         self, d_in: int, d_out: int, *, bias: bool = False, init_scale: float = 1.0, parts: int = 1
     ):
         self.init_scale, self.parts = init_scale, parts
-        self.generates = self.onednn = False
+        self.onednn = False
         super().__init__(d_in, d_out, bias=bias)
+        self.generates: Tensor | None = None
 
     def reset_parameters(self) -> None:
         """Nothing: PyTorch's own values would be overwritten, and would advance the global RNG."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.generates and x.shape[-2] == 1 and not torch.is_grad_enabled():
-            return onednn(x, self.weight, self.bias)
+        if self.generates is not None and x.shape[-2] == 1 and not torch.is_grad_enabled():
+            return of_one_token(x, self.generates, self.bias)
         if self.onednn:
             return linear(x, self.weight, self.bias)
         return F.linear(x, self.weight, self.bias)
@@ -97,6 +105,16 @@ def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return result
 
 
+def of_one_token(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x @ weight.T + bias`` of (batch, 1, d), the faster way."""
+    if len(x) > 1 or weight.stride(0) > 1:
+        return onednn(x, weight, bias)
+    one = x.view(-1)
+    return (torch.mv(weight, one) if bias is None else torch.addmv(bias, weight, one)).view(
+        1, 1, -1
+    )
+
+
 def product(a: Tensor, b: Tensor, room: Tensor) -> Tensor:
     """``a @ b.T`` without a gradient; ``room`` for the result, if it is needed."""
     return onednn(a, b) if _is_faster(a) else torch.mm(a, b.mT, out=room)
@@ -129,13 +147,21 @@ def can_use_onednn(weight: Tensor, rows: int) -> bool:
 
 
 @contextmanager
-def generating(model: nn.Module) -> Iterator[None]:
-    """Within it, the model's linear maps of one token per text are oneDNN's."""
+def generating(model: nn.Module, table: Tensor, tokens: int) -> Iterator[Tensor]:
+    """Within it, the model's linear maps of one token per text are the faster ones, and their
+    weights must not change. Gives the ``table`` of the output projection to be used, which is a
+    copy, as those of the maps, where there are enough ``tokens`` to come."""
     maps = [each for each in model.modules() if isinstance(each, Linear)]
+    size = sum(4 * weight.numel() for weight in (table, *(each.weight for each in maps)))
+    copied = tokens >= TOKENS and size <= COPIES
+
+    def stored(weight: Tensor) -> Tensor:
+        return weight.detach().mT.contiguous().mT if copied else weight
+
     try:
         for each in maps:
-            each.generates = True
-        yield
+            each.generates = stored(each.weight)
+        yield stored(table)
     finally:
         for each in maps:
-            each.generates = False
+            each.generates = None

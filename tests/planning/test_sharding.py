@@ -149,8 +149,8 @@ def note_step(path: str, name: str, rule: str, layers: int, size: int, shards: i
     ],
 )
 def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, layers, size, shards):
-    """FSDP's own code, one process of many, without memory: the planner's peak is it or up to
-    20 % more, and no tensor is as large as the model, nor as more than its tables."""
+    """FSDP's own code, one process of many, without memory: the peak is the planner's within 5 %,
+    and no tensor is as large as the model, nor as more than its tables."""
     path = tmp_path / "found"
     process = FORKS.Process(target=note_step, args=(str(path), name, rule, layers, size, shards))
     process.start()
@@ -160,11 +160,11 @@ def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, layers, size,
     given = preset(name, rule).with_(n_layer=layers)
     planned = Estimate(given, torch.bfloat16, size, shards).at(given.machine.micro_batch)
     peak = planned.passes.peak + planned.update.optimizer
-    assert 0.95 * found["passes"] < peak < 1.2 * found["passes"]
+    assert peak == pytest.approx(found["passes"], rel=0.05)
     parts = count_parameters(given.model)
     tables = 4 * (parts.token_table + parts.start_tables)
     assert found["largest"] <= max(tables, 4 * (parts.attention + parts.mlp) / layers)
-    assert found["largest"] < 0.5 * stored_bytes(given).weights
+    assert found["largest"] < 0.2 * stored_bytes(preset(name, rule)).weights  # at its full depth
     with torch.device("meta"):
         model = yf.YuriiFormer(given.model, seed=None)
     shapes = {name: list(p.shape) for name, p in model.named_parameters()}

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from yuriiformer.config import TrainConfig
-from yuriiformer.model.shards import is_sharded
+from yuriiformer.model.shards import local
 from yuriiformer.training import memory
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
@@ -46,8 +46,8 @@ class Storages(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         for each in tree_leaves(result):
-            if isinstance(each, torch.Tensor) and not is_sharded(each):  # its rows are seen apart
-                self._held.add(each.untyped_storage())
+            if isinstance(each, torch.Tensor):  # of a divided one, its rows
+                self._held.add(local(each).untyped_storage())
         sizes = [storage.nbytes() for storage in self._held]
         self.alive, self.largest = sum(sizes), max(self.largest, *sizes, 0)
         self.peak = max(self.peak, self.alive)

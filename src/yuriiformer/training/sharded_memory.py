@@ -14,8 +14,8 @@ TURN_COPIES = 9  # two that come, one put together, four of Newton–Schulz, two
 
 def gathered_bytes(config: TrainConfig, dtype: torch.dtype) -> tuple[float, float, float]:
     """At the three peaks of a micro-batch. In the forward pass: the tables, a block and the next
-    one. In the backward pass also the gradients of a block, as they come and as float32 to be
-    summed, and that of the tables. After it: those of the tables."""
+    one. In the backward pass also the gradients of the block before, as float32 to be summed. After
+    it: those of the tables. A gradient as it comes is part of the passes themselves."""
     with torch.device("meta"):
         model = build_model(config)
     tables = [p for p in model.starts.parameters() if p.ndim > 1]
@@ -24,7 +24,7 @@ def gathered_bytes(config: TrainConfig, dtype: torch.dtype) -> tuple[float, floa
     matrices = [[p.numel() for p in block.parameters() if p.ndim > 1] for block in model.blocks]
     block = max(sum(each) for each in matrices)
     forward = table + 2 * block * dtype.itemsize
-    backward = forward + gradient + block * (dtype.itemsize + torch.float32.itemsize)
+    backward = forward + block * torch.float32.itemsize
     return forward, backward, table + 2 * gradient
 
 

@@ -156,7 +156,8 @@ def generating(model: nn.Module, table: Tensor, tokens: int) -> Iterator[Tensor]
     copied = tokens >= TOKENS and size <= COPIES
 
     def stored(weight: Tensor) -> Tensor:
-        return weight.detach().mT.contiguous().mT if copied else weight
+        plain = weight.detach()  # a parameter would become one of the map's own
+        return plain.mT.contiguous().mT if copied else plain
 
     try:
         for each in maps:

@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from yuriiformer.comparison.archive import read_archive
+from yuriiformer.comparison.archive import SuiteRecord, read_archive, read_suite
 from yuriiformer.comparison.folder import SuiteFolder
-from yuriiformer.comparison.record import SuiteRecord, read_suite
 from yuriiformer.errors import InputError, RunError
 from yuriiformer.files import sha256_of_json, write_json
 from yuriiformer.reading import Each, count, plain_text, read_object

@@ -17,10 +17,9 @@ from safetensors.torch import save_file
 
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
-from yuriiformer.comparison.archive import write_archive
+from yuriiformer.comparison.archive import read_suite, write_archive
 from yuriiformer.comparison.arms import make_arms
 from yuriiformer.comparison.folder import Request, SuiteFolder
-from yuriiformer.comparison.record import read_suite
 from yuriiformer.training.session import train
 
 SECONDS = 60  # a case may take; machines may be busy

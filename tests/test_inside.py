@@ -9,8 +9,7 @@ import pytest
 from results import inside, make_reports
 from tests.comparison.studies import begin
 from tests.training.runs import tales
-from yuriiformer.comparison.archive import write_archive
-from yuriiformer.comparison.record import read_suite
+from yuriiformer.comparison.archive import read_suite, write_archive
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import InputError, RunError
 from yuriiformer.training.session import train

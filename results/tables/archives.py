@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from yuriiformer.comparison.archive import read_archive
-from yuriiformer.comparison.record import SuiteRecord
+from yuriiformer.comparison.archive import SuiteRecord, read_archive
 
 STUDY = Path(__file__).parents[1] / "tinystories-cpu"
 

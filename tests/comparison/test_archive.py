@@ -16,11 +16,17 @@ from tests.launcher import yurii
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.comparison import archive
-from yuriiformer.comparison.archive import begin_from_archive, read_archive, write_archive
+from yuriiformer.comparison.archive import (
+    Entry,
+    SuiteRecord,
+    begin_from_archive,
+    read_archive,
+    read_suite,
+    write_archive,
+)
 from yuriiformer.comparison.arms import ArmSpec
 from yuriiformer.comparison.collect import collect
 from yuriiformer.comparison.folder import Request, SuiteFolder
-from yuriiformer.comparison.record import Entry, SuiteRecord, read_suite
 from yuriiformer.comparison.study import read_study
 from yuriiformer.config import TrainConfig, read_settings
 from yuriiformer.errors import RunError

@@ -12,7 +12,7 @@ from tests.comparison.ladder_runs import FLOOR, LAWS, WIDTHS, family, law, write
 from yuriiformer.comparison.ladders import Family, Rung, families, grow_together
 from yuriiformer.comparison.outcomes import compare_arms
 from yuriiformer.comparison.scaling import _gains as gains
-from yuriiformer.comparison.scaling import fit, gain_at, scaling
+from yuriiformer.comparison.scaling import fit, gain_at, scaled_parameters, scaling, work
 from yuriiformer.comparison.scaling_laws import (
     HUBER,
     ComputeLaws,
@@ -22,7 +22,6 @@ from yuriiformer.comparison.scaling_laws import (
     nonnegative,
 )
 from yuriiformer.comparison.scaling_results import Estimate
-from yuriiformer.comparison.scaling_targets import scaled_parameters, work
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.run import count_parameters
 from yuriiformer.report.tables import json_data
@@ -258,9 +257,8 @@ def test_a_search_for_rates_is_no_ladder(tmp_path):
 
 def test_folders_of_runs_and_archives_say_the_same(tmp_path):
     from tests.comparison.studies import begin, run_all
-    from yuriiformer.comparison.archive import write_archive
+    from yuriiformer.comparison.archive import read_suite, write_archive
     from yuriiformer.comparison.collect import collect
-    from yuriiformer.comparison.record import read_suite
 
     text = 'preset = "tales-tiny"\nbaseline = "gd, 0"\nseeds = [0, 1]\nsettings = { steps = 20 }\n'
     for place, width in enumerate((32, 64, 96, 160)):

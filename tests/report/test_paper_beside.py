@@ -11,8 +11,7 @@ import pytest
 from tests.comparison.papers import SIX, papers_row, papers_suite, run_with
 from tests.comparison.synthetic import DATA, configuration
 from yuriiformer.comparison.outcomes import Arm, compare_arms
-from yuriiformer.comparison.paper import paper_figure, paper_preset
-from yuriiformer.comparison.paper_match import own_setting
+from yuriiformer.comparison.paper import own_setting, paper_figure, paper_preset
 from yuriiformer.methods.references import get_rule
 from yuriiformer.report.downstream import downstream_table
 from yuriiformer.report.paper_slots import paper_slots

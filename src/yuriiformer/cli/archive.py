@@ -8,9 +8,8 @@ from pathlib import Path
 import tyro
 
 from yuriiformer.cli.parsing import parse_flags
-from yuriiformer.comparison.archive import write_archive
+from yuriiformer.comparison.archive import read_suite, write_archive
 from yuriiformer.comparison.folder import SuiteFolder
-from yuriiformer.comparison.record import read_suite
 from yuriiformer.errors import ConfigError, RunError
 
 

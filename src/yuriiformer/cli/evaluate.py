@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from yuriiformer.cli.parsing import parse_flags, print_remarks
-from yuriiformer.comparison.paper import is_papers, paper_downstream, task_references
-from yuriiformer.comparison.paper_match import own_setting
+from yuriiformer.comparison.paper import is_papers, own_setting, paper_downstream, task_references
 from yuriiformer.errors import ConfigError, RunError, whole_number
 from yuriiformer.evaluation.local_tasks import BATCH_TOKENS, TaskSpec, parse_tasks
 from yuriiformer.runs.checkpoint import BEST

@@ -1,4 +1,6 @@
-"""An archive keeps the results of a suite without its runs: small, plain, checksummed.
+"""The results of a suite: its definition and its runs, from its folder or from an archive.
+
+An archive keeps them without the runs: small, plain, checksummed.
 
     archive.json              what was compared, the study and its history, the runs and their sums
     runs/ARM/seed-0.json.gz   one run: its config.json, validations, training curve, coefficients
@@ -10,21 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from yuriiformer.comparison.archived_run import ENDING, pack_run, unpack_run
+from yuriiformer.comparison.archived_run import ENDING, pack_run, read_packed, unpack_run
 from yuriiformer.comparison.folder import DEFINITION, RunSpec, SuiteFolder
-from yuriiformer.comparison.record import Entry, SuiteRecord
+from yuriiformer.comparison.hypotheses import StudyRecord
 from yuriiformer.comparison.study import grown
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_bytes, write_json, write_text
 from yuriiformer.reading import Each, file_name, object_in, plain_text, read_file
-from yuriiformer.runs.run import Run
+from yuriiformer.runs.run import Run, read_run
 
 FORMAT = 1
 ARCHIVE = "archive.json"
@@ -45,6 +47,53 @@ FORM: dict[str, Any] = {
     "runs": Each(RUN),
 }
 LATER = "had not finished when it was archived"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run of the suite; ``missing`` is the reason if there is none yet."""
+
+    label: str
+    slug: str
+    seed: int
+    run: Run | None
+    missing: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.slug}/seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class SuiteRecord:
+    """``definition`` is what ``suite.json`` holds."""
+
+    folder: Path
+    definition: Mapping[str, Any]
+    entries: Sequence[Entry]
+
+    @property
+    def study(self) -> StudyRecord | None:
+        saved = self.definition.get("study")
+        return None if saved is None else StudyRecord(saved["definition"], saved["history"])
+
+
+def read_suite(suite: SuiteFolder) -> SuiteRecord:
+    """From its folder."""
+    definition, failures = suite.read(), suite.failures()
+    entries = []
+    for spec in suite.runs():
+        failure = failures.get(spec.name)
+        if spec.folder.exists:
+            run = read_run(spec.folder.path, failure)
+            entries.append(Entry(spec.label, spec.slug, spec.seed, run))
+        elif spec.archived.exists():
+            run = read_packed(spec.archived)
+            entries.append(Entry(spec.label, spec.slug, spec.seed, run))
+        else:
+            missing = f"failed before its first step: {failure}" if failure else "has not begun"
+            entries.append(Entry(spec.label, spec.slug, spec.seed, None, missing))
+    return SuiteRecord(suite.path, definition, entries)
 
 
 @dataclass(frozen=True)

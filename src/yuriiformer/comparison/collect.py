@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from yuriiformer.comparison.archive import is_archive, read_archive
+from yuriiformer.comparison.archive import SuiteRecord, is_archive, read_archive, read_suite
 from yuriiformer.comparison.arms import slug
 from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.hypotheses import StudyRecord
 from yuriiformer.comparison.outcomes import Arm, Comparison, compare_arms, find_baseline, numbers_of
 from yuriiformer.comparison.paper import paper_preset
-from yuriiformer.comparison.record import SuiteRecord, read_suite
 from yuriiformer.errors import RunError
 from yuriiformer.files import read_json, sha256_of_json
 from yuriiformer.methods.catalog import rules

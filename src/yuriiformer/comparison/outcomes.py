@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any
 
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
+from yuriiformer.comparison.paper import is_papers_arm, match_remark, setting_match
 from yuriiformer.comparison.paper_claims import judge_claims
-from yuriiformer.comparison.paper_match import is_papers_arm, match_remark, setting_match
 from yuriiformer.comparison.scaling import scaling
 from yuriiformer.comparison.scaling_results import Scaling
 from yuriiformer.comparison.statistics import Difference, Summary, holm, paired, summary

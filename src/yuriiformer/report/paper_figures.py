@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from yuriiformer.comparison.outcomes import Arm, Comparison
-from yuriiformer.comparison.paper import minimum_step, paper_methods
-from yuriiformer.comparison.paper_match import is_papers_arm
+from yuriiformer.comparison.paper import is_papers_arm, minimum_step, paper_methods
 from yuriiformer.display.curves import Floats, smooth
 from yuriiformer.display.figures import (
     WIDTH,

@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from yuriiformer.comparison.outcomes import Comparison, short_text
-from yuriiformer.comparison.paper import paper_presets, setting_differences
-from yuriiformer.comparison.paper_match import match_remark, setting_match
+from yuriiformer.comparison.paper import (
+    match_remark,
+    paper_presets,
+    setting_differences,
+    setting_match,
+)
 from yuriiformer.data.paper_corpora import CORPORA
 from yuriiformer.runs.run import Run
 from yuriiformer.training.presets import preset

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from yuriiformer.comparison.outcomes import Comparison
 from yuriiformer.comparison.paper import (
+    is_papers_arm,
     loss_references,
     paper_downstream,
     paper_figure,
@@ -14,7 +15,6 @@ from yuriiformer.comparison.paper import (
     task_references,
     unclear_label,
 )
-from yuriiformer.comparison.paper_match import is_papers_arm
 from yuriiformer.comparison.statistics import Summary, summary
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.report.paper_layouts import (

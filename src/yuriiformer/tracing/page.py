@@ -21,7 +21,7 @@ from yuriiformer.methods.rule import Rule
 from yuriiformer.model.loss import IGNORE
 from yuriiformer.model.maps import kind
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.tracing.maps import learned_maps
+from yuriiformer.tracing.measures import learned_maps
 from yuriiformer.tracing.recorder import Trace
 
 KIND, VERSION = "yurii trace", 1

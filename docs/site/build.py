@@ -30,7 +30,8 @@ WORK = ROOT / "build"
 CACHE = WORK / "pyodide"
 BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "results/README.md", "benchmarks/README.md")
 
-# The table of contents. A page under docs/ that is not named here is a how-to.
+# The table of contents. A page under docs/ that is not named here is a how-to. "TITLE <page>" is
+# a title for the contents.
 CONTENTS = {
     "Start": ["docs/start"],
     "Tutorials": [f"tutorials/{name}" for name in ORDER],
@@ -40,6 +41,7 @@ CONTENTS = {
         "docs/data",
         "docs/training",
         "docs/planning",
+        "Training on several devices <docs/scaling>",
         "docs/comparing",
         "docs/reproducing",
         "docs/using",
@@ -93,7 +95,7 @@ def stage(folder: Path) -> None:
 
 
 def contents(pages: list[str]) -> str:
-    listed = {name for names in CONTENTS.values() for name in names}
+    listed = {name.rpartition("<")[2].rstrip(">") for names in CONTENTS.values() for name in names}
     new = [f"docs/{page}" for page in pages if f"docs/{page}" not in listed]
     lines = []
     for caption, names in CONTENTS.items():

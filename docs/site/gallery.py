@@ -147,8 +147,8 @@ def behaviour(rule: Rule, lab: Mapping[str, Any]) -> str:
     lines += [f"On the even split: {_text(said)}."] if said else []
     if shifted["remarks"] and shifted["remarks"] != even["remarks"]:
         lines.append(f"With different minima: {_text('; '.join(shifted['remarks']))}.")
-    integrator = integrator_text(rule)
-    lines.append(f"{integrator[0].upper()}{_text(integrator[1:])}.")
+    integrator = _text(integrator_text(rule)).replace("(yurii lab order)", "(`yurii lab order`)")
+    lines.append(f"{integrator[0].upper()}{integrator[1:]}.")
     lines.append("[The lab](../docs/lab.md) says what these mean and what carries over to a model.")
     return "\n\n".join(lines)
 
@@ -181,7 +181,10 @@ def results(rule: Rule, measured: Mapping[str, Any]) -> str:
 
 @cache
 def archived() -> dict[str, list[tuple[str, ...]]]:
-    """By rule: a row for each arm of each archive with finished runs."""
+    """By rule: a row for each arm of each archive with finished runs, most seeds first.
+
+    Trials of one seed with several settings, such as those of learning rates, are one row.
+    """
     found: dict[str, list[tuple[str, ...]]] = {}
     for folder in sorted((ROOT / "results").glob("*/*")):
         if not is_archive(folder):
@@ -191,11 +194,26 @@ def archived() -> dict[str, list[tuple[str, ...]]]:
         for entry in read_archive(folder).entries:
             if entry.run is not None and entry.run.exact is not None:
                 arms.setdefault((entry.run.rule.name, entry.label), []).append(entry.run.exact)
-        for (name, label), losses in arms.items():
-            spread = f"{min(losses):.4f} – {max(losses):.4f}" if len(losses) > 1 else "one seed"
-            mean = f"{statistics.fmean(losses):.4f}"
-            found.setdefault(name, []).append((study, label, str(len(losses)), mean, spread))
-    return found
+        for name in dict.fromkeys(name for name, _ in arms):
+            own = {label: losses for (each, label), losses in arms.items() if each == name}
+            found.setdefault(name, []).extend(_rows(study, own))
+    return {name: sorted(rows, key=lambda row: -int(row[2])) for name, rows in found.items()}
+
+
+def _rows(study: str, arms: Mapping[str, list[float]]) -> list[tuple[str, ...]]:
+    trials = {label: losses[0] for label, losses in arms.items() if len(losses) == 1}
+    rows = [
+        (study, label, str(len(each)), f"{statistics.fmean(each):.4f}",
+         f"{min(each):.4f} – {max(each):.4f}")
+        for label, each in arms.items() if len(each) > 1
+    ]  # fmt: skip
+    if trials:
+        best = min(trials, key=lambda label: trials[label])
+        several = len(trials) > 1
+        label = f"{best} (the lowest of {len(trials)} arms)" if several else best
+        spread = f"{trials[best]:.4f} – {max(trials.values()):.4f}" if several else "one seed"
+        rows.append((study, label, "1", f"{trials[best]:.4f}", spread))
+    return rows
 
 
 def catalogue_json() -> str:

@@ -13,11 +13,13 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from results.tables.archives import STUDY
-from results.tables.rates import best_table, rates_table
-from results.tables.screening import has_the_papers_rules, readings_table, screening_table
+from results.tables.arms import means_table, seeds_table, verdicts_table
+from results.tables.rates import rates_table
+from results.tables.readings import readings_table
 from results.tables.upcycling import upcycling_table
 from yuriiformer.comparison.archive import is_archive
 
@@ -26,14 +28,42 @@ PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
 TUNING = ROOT / "docs" / "finetuning.md"
 
-TABLES: dict[str, Callable[[], str]] = {"rates": rates_table, "best of the rates": best_table}
-PAGES: dict[Path, tuple[str, ...]] = {PAGE: ("rates",), README: ("best of the rates",)}
-if is_archive(STUDY / "screening"):
-    TABLES |= {"screening": screening_table}
-    PAGES[PAGE] += ("screening",)
-    if has_the_papers_rules():
-        TABLES |= {"readings": readings_table}
-        PAGES[PAGE] += ("readings",)
+# What the first page shows of the screening.
+FIRST = (
+    "gd-lie-trotter",
+    "gd-lie-trotter, 8 layers",
+    "gd-lie-trotter, wider",
+    "gd-table",
+    "gd, second embedding injected",
+    "nesterov-lie-trotter",
+    "nesterov-lie-trotter, no table",
+    "nesterov-lie-trotter, MLP first, no table",
+    "polyak-lie-trotter",
+    "imex1-ln-mlp-attn",
+    "one-drift",
+    "one-drift, no lookahead",
+)
+TABLES: dict[str, Callable[[], str]] = {
+    "rates": rates_table,
+    "screening": lambda: seeds_table("screening"),
+    "first page": lambda: seeds_table("screening", FIRST),
+    "readings": readings_table,
+}
+PAGES: dict[Path, tuple[str, ...]] = {
+    PAGE: ("rates", "screening", "readings"),
+    README: ("first page",),
+}
+for study in ("screening-adamw", "ideas"):
+    if is_archive(STUDY / study):
+        TABLES |= {study: partial(seeds_table, study)}
+        PAGES[PAGE] += (study,)
+for study in ("confirmation", "ladder"):
+    if is_archive(STUDY / study):
+        TABLES |= {
+            study: partial(means_table, study),
+            f"{study} verdicts": partial(verdicts_table, study),
+        }
+        PAGES[PAGE] += (study, f"{study} verdicts")
 if is_archive(STUDY / "upcycling"):
     TABLES |= {"upcycling": upcycling_table}
     PAGES[TUNING] = ("upcycling",)

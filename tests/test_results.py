@@ -85,16 +85,23 @@ def test_what_confirms_has_seeds_that_nothing_was_chosen_on(name):
     assert not own & set().union(*seeds.values())
 
 
-def test_the_confirmation_has_the_rates_of_the_screening():
-    """And the same share of warmup, in a longer run; arms of both are the same rules."""
+def test_the_confirmation_has_the_rates_of_the_studies_before():
+    """And the same share of warmup, in a longer run; arms of both are the same rules. One control
+    is new and has the rates of its family."""
     home = ROOT / "results" / "tinystories-cpu"
-    first, second = (read_study(home / f"{name}.toml") for name in ("screening", "confirmation"))
-    known = {arm.label: arm for arm in first.arms}
-    longer = second.settings["steps"] / first.settings["steps"]
-    for arm in second.arms:
-        before = known[arm.label]
-        assert arm.rule.to_dict() | {"note": ""} == before.rule.to_dict() | {"note": ""}
-        expected = {**before.settings, "warmup": before.settings["warmup"] * longer}
+    before = [read_study(home / f"{name}.toml") for name in ("ideas", "screening")]
+    known = {arm.label: (arm, study.settings) for study in before for arm in study.arms}
+    new = "gd-lie-trotter, MLP first, per channel"
+    known[new] = known["gd-lie-trotter, MLP first"]
+    study = read_study(home / "confirmation.toml")
+    for arm in study.arms:
+        first, common = known[arm.label]
+        longer = study.settings["steps"] / common["steps"]
+        if arm.label != new:
+            assert arm.rule.to_dict() | {"note": ""} == first.rule.to_dict() | {"note": ""}
+        names = ("muon_lr", "adamw_lr", "warmup")
+        expected = {**{name: common.get(name) for name in names}, **first.settings}
+        expected["warmup"] *= longer
         assert arm.settings == expected, arm.label
 
 

@@ -42,12 +42,6 @@ def families() -> list[str]:
     return list(dict.fromkeys(each.family for each in trials()))
 
 
-def parameters(family: str) -> float:
-    """All of a family's model, start tables and positions included."""
-    runs = [each.run for each in archive("rates").entries if family_of(each.label) == family]
-    return next(run.plan("all_parameters") or 0 for run in runs if run is not None)
-
-
 def best(family: str) -> Trial:
     return min((each for each in trials() if each.family == family), key=lambda each: each.loss)
 
@@ -94,22 +88,3 @@ def rates_table() -> str:
                 ]
             )
     return markdown(["family", "matrices", "AdamW", "warmup", "exact loss"], rows)
-
-
-def best_table() -> str:
-    """A row for each family whose rates were searched: the lowest loss among its trials."""
-    rows = []
-    for family in families():
-        tried = sum(each.family == family for each in trials())
-        if tried == 1:
-            continue
-        name, comma, rest = family.partition(",")
-        rows.append(
-            [
-                f"`{name}`{comma}{rest}",
-                f"{parameters(family) / 1e6:.2f} M",
-                str(tried),
-                f"{best(family).loss:.4f}",
-            ]
-        )
-    return markdown(["rule", "parameters", "trials", "lowest loss"], rows)

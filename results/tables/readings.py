@@ -1,4 +1,4 @@
-"""The screening: every arm, and which reading of the paper's IMEX labels it fits better."""
+"""Which reading of the paper's IMEX labels the screening fits better."""
 
 from __future__ import annotations
 
@@ -7,43 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import spearmanr
 
-from results.tables.archives import archive, losses, markdown
+from results.tables.archives import losses, markdown
 from yuriiformer.comparison.paper import paper_figure
 from yuriiformer.methods.catalog import paper
-
-
-def screening_table() -> str:
-    """A row for each arm with a finished run, the lowest mean first; the difference to the baseline
-    is over the seeds that both have."""
-    record = archive("screening")
-    base = losses("screening")[record.definition["study"]["definition"]["baseline"]]
-    runs = {each.label: each.run for each in record.entries if each.run is not None}
-    found = {label: own for label, own in losses("screening").items() if own}
-    rows = []
-    for label, own in sorted(found.items(), key=lambda item: np.mean(list(item[1].values()))):
-        run, both = runs[label], sorted(own.keys() & base.keys())
-        calls = " + ".join(map(str, run.rule.oracle_calls.values()))
-        each = ", ".join(f"{own[seed]:.4f}" for seed in sorted(own))
-        difference = np.mean([own[seed] - base[seed] for seed in both]) if both else None
-        rows.append(
-            [
-                label,
-                calls,
-                f"{(run.plan('all_parameters') or 0) / 1e6:.2f} M",
-                each,
-                f"{np.mean(list(own.values())):.4f}",
-                "" if difference is None else f"{difference:+.4f}".replace("-", "−"),
-            ]
-        )
-    heads = ["arm", "calls", "parameters", "exact loss, per seed", "mean", "difference"]
-    return markdown(heads, rows)
-
-
-def has_the_papers_rules() -> bool:
-    """Whether each of the paper's rules has a finished run."""
-    found = losses("screening")
-    return all(found.get(name) for name in paper)
-
 
 READINGS = {"first letter = first oracle": ("AMA", "MAM"), "letters = calls": ("MAM", "AMA")}
 DRAWS = 10_000

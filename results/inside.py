@@ -6,7 +6,8 @@
 The first traces the last model of each run on sequences spread over the validation split and writes
 ``ARCHIVE.inside.json``: means over all tokens, by arm and seed. The file has a checksum, and each
 run in it has the exact loss that the archive has of it, so that both are known to be of one run.
-The second draws the figures from that file alone.
+Runs that the file has already stay in it, so a study can be traced while it grows. The second draws
+the figures from that file alone.
 """
 
 from __future__ import annotations
@@ -110,24 +111,42 @@ def trace_suite(
     missing = set(arms) - {each.label for each in chosen}
     if missing or not chosen:
         raise InputError(f"{suite} has no such runs: {', '.join(sorted(missing)) or 'none chosen'}")
-    runs = []
+    runs = traced_before(archive, sequences)
     for each in chosen:
-        there = known.get((each.label, each.seed))
-        if there is None or each.run is None or each.run.archived or each.run.exact != there.exact:
+        at, run = (each.label, each.seed), each.run
+        if at in runs or run is None or not run.finished or run.archived:
+            continue  # measured before, or there is no model to trace
+        if at not in known or run.exact != known[at].exact:
             raise RunError(f"{each.label}, seed {each.seed}: {archive} and {suite} have no one run")
         print(f"{each.label}, seed {each.seed}", flush=True)
-        numbers = trace_run(each.run.folder, sequences, data)
-        runs.append({"arm": each.label, "seed": each.seed, "loss": there.exact, **numbers})
-    first = next(each.run for each in chosen if each.run is not None)
+        numbers = trace_run(run.folder, sequences, data)
+        runs[at] = {"arm": each.label, "seed": each.seed, "loss": run.exact, **numbers}
+    if not runs:
+        raise RunError(f"{suite} has no finished run that could be traced")
+    first = known[next(iter(runs))]
+    order = {(each.label, each.seed): place for place, each in enumerate(record.entries)}
     content = {
         "sequences": sequences,
         "tokens": sequences * first.config.model.context,
         "val_sha256": first.saved["data"]["val_sha256"],
-        "runs": runs,
+        "runs": [runs[at] for at in sorted(runs, key=order.__getitem__)],
     }
     path = inside_file(archive)
     write_json(path, {"format": FORMAT, "sha256": sha256_of_json(content), **content})
     return path
+
+
+def traced_before(archive: Path, sequences: int) -> dict[tuple[str, int], dict[str, Any]]:
+    """What the file has already: models are traced while they are there, some seeds at a time."""
+    if not inside_file(archive).is_file():
+        return {}
+    before = read_inside(archive)
+    if before["sequences"] != sequences:
+        raise InputError(
+            f"{inside_file(archive)} was measured on {before['sequences']} sequences: "
+            f"--sequences {before['sequences']}, or remove it to start again"
+        )
+    return {(each["arm"], each["seed"]): each for each in before["runs"]}
 
 
 def archived(record: SuiteRecord) -> dict[tuple[str, int], Run]:

@@ -74,6 +74,28 @@ def test_the_numbers_are_those_of_a_trace(home):
     assert data["runs"][0]["lens_loss"][-1] == pytest.approx(data["runs"][0]["loss"], abs=0.5)
 
 
+def test_a_study_is_traced_while_it_grows(home):
+    """Some seeds at a time, also when the earlier models are gone, gives the same file."""
+    archive = home / "studies" / "small"
+    path = inside.inside_file(archive)
+    whole = path.read_bytes()
+    path.unlink()
+    inside.main([str(home / "suite"), str(archive), "--sequences", "2", "--seeds", "1"])
+    assert {each["seed"] for each in inside.read_inside(archive)["runs"]} == {1}
+    with pytest.raises(InputError, match="was measured on 2 sequences: --sequences 2, or remove"):
+        inside.trace_suite(home / "suite", archive, [], [], 1)
+    gone = [*(home / "suite" / "runs").glob("*/seed-1/checkpoints")]
+    assert len(gone) == 2
+    for folder in gone:
+        folder.rename(folder.with_name("away"))
+    try:
+        inside.main([str(home / "suite"), str(archive), "--sequences", "2"])
+    finally:
+        for folder in gone:
+            folder.with_name("away").rename(folder)
+    assert path.read_bytes() == whole
+
+
 def test_a_changed_file_and_other_runs_are_noticed(home, tmp_path):
     archive = home / "studies" / "small"
     path = inside.inside_file(archive)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from results import make_pages as pages
 from results.tables import rates
+from results.tables.archives import archive, losses
 from yuriiformer.comparison.archive import is_archive, read_archive
 from yuriiformer.comparison.study import grown, read_study
+from yuriiformer.methods.catalog import paper
 
 ROOT = Path(__file__).parents[1]
 ARCHIVES = sorted(path for path in (ROOT / "results").glob("*/*") if is_archive(path))
@@ -59,6 +62,73 @@ def test_the_screening_has_the_best_rates_and_none_at_an_edge(family):
         "adamw_lr": best["adamw_lr"],
         "warmup": best.get("warmup", 50),  # the preset's tenth of the steps
     }
+
+
+def gains(study: str) -> dict[str, float]:
+    """By how much each arm's mean is below gradient descent's."""
+    means = {label: np.mean(list(own.values())) for label, own in losses(study).items() if own}
+    return {label: float(means["gd-lie-trotter"] - mean) for label, mean in means.items()}
+
+
+def test_leads_tuning_closes_a_third_of_the_distance():
+    def distance(chosen):
+        return chosen("gd-lie-trotter").loss - chosen("nesterov-lie-trotter").loss
+
+    def preset(family):
+        [found] = [
+            trial
+            for trial in rates.trials()
+            if trial.family == family
+            and "warmup" not in trial.settings
+            and rates.PRESET.items() <= trial.settings.items()
+        ]
+        return found
+
+    assert distance(rates.best) / distance(preset) == pytest.approx(2 / 3, abs=0.05)
+
+
+def test_leads_a_second_embedding_can_explain_nesterovs_gain():
+    gain = gains("screening")
+    whole = gain["nesterov-lie-trotter"]
+    assert gain["gd-table"] / whole == pytest.approx(1 / 2, abs=0.05)
+    assert gain["gd-lie-trotter, wider"] / whole == pytest.approx(3 / 4, abs=0.05)
+    assert gain["gd, second embedding injected"] / whole == pytest.approx(1, abs=0.05)
+
+
+def test_leads_momentum_does_more_once_the_mlp_comes_first():
+    gain = gains("screening")
+    study = read_study(ROOT / "results" / "tinystories-cpu" / "screening.toml")
+    for name in ("polyak-lie-trotter", "nesterov-lie-trotter"):
+        assert gain[f"{name}, no table"] < 0
+        for arm in study.arms:
+            if not arm.rule.uses_velocity:
+                assert gain[f"{name}, MLP first, no table"] > gain[arm.label], arm.label
+        momentum = next(arm for arm in study.arms if arm.label == f"{name}, MLP first, no table")
+        assert momentum.rule.uses_velocity
+        assert momentum.rule.streams["V"] == "zero"  # so no table: the parameters of plain blocks
+
+
+def test_leads_the_lookahead_does_not_pay():
+    gain = gains("screening")
+    for polyak in ("polyak-euler", "polyak-lie-trotter", "polyak-lie-trotter, MLP first"):
+        assert gain[polyak] > gain[polyak.replace("polyak", "nesterov")]
+    assert gain["one-drift, no lookahead"] > gain["one-drift"]
+
+
+def test_leads_the_velocity_must_be_normalised():
+    assert gains("screening")["nesterov-lie-trotter, no LN_v"] < 0
+
+
+def test_leads_our_best_rules_end_lower_than_the_papers():
+    gain = gains("screening")
+    best = max(gain[name] for name in paper)
+    runs = {entry.label: entry.run for entry in archive("screening").entries}
+    most = runs["nesterov-lie-trotter"].plan("all_parameters")
+    ours = [label for label in gain if label.startswith("one-drift") and gain[label] > best]
+    assert len(ours) > 3
+    for label in ours:
+        assert runs[label].rule.oracle_calls == {"attn": 1, "mlp": 1}, label
+        assert runs[label].plan("all_parameters") < 1.003 * most, label
 
 
 @pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.name)

@@ -64,10 +64,10 @@ def test_the_screening_has_the_best_rates_and_none_at_an_edge(family):
     }
 
 
-def gains(study: str) -> dict[str, float]:
-    """By how much each arm's mean is below gradient descent's."""
+def gains(study: str, baseline: str = "gd-lie-trotter") -> dict[str, float]:
+    """By how much each arm's mean is below the baseline's."""
     means = {label: np.mean(list(own.values())) for label, own in losses(study).items() if own}
-    return {label: float(means["gd-lie-trotter"] - mean) for label, mean in means.items()}
+    return {label: float(means[baseline] - mean) for label, mean in means.items()}
 
 
 def test_leads_tuning_closes_a_third_of_the_distance():
@@ -129,6 +129,25 @@ def test_leads_our_best_rules_end_lower_than_the_papers():
     for label in ours:
         assert runs[label].rule.oracle_calls == {"attn": 1, "mlp": 1}, label
         assert runs[label].plan("all_parameters") < 1.003 * most, label
+
+
+def test_leads_of_the_second_round():
+    gain = gains("ideas", "nesterov-lie-trotter")
+    runs = {entry.label: entry.run for entry in archive("ideas").entries}
+    size = {label: run.plan("all_parameters") for label, run in runs.items()}
+    rule, channel, bare = (
+        "one-drift, no lookahead",
+        "one-drift, per channel, no lookahead",
+        ", no table",
+    )
+    table = gain[rule] - gain[rule + bare]
+    channels = gain[channel + bare] - gain[rule + bare]
+    assert channels > table > 2 * (gain[channel] - gain[channel + bare])
+    assert size[channel + bare] - size[rule + bare] < 0.01 * (size[rule] - size[rule + bare])
+    plain = archive("screening").entries[0].run
+    assert plain.rule.name == "gd-lie-trotter"
+    assert size[channel + bare] / plain.plan("all_parameters") == pytest.approx(1.002, abs=5e-4)
+    assert gain[rule + ", attention first"] < gain[rule] / 2
 
 
 @pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.name)

@@ -212,7 +212,7 @@ def _print(comparisons: Sequence[Comparison], samples: dict[str, Any], out: Path
         if found:
             text = " ".join((found[0]["prompt"] + found[0]["text"]).split())
             print(f"\n{arm.label} ({note}):\n  {text[:400]}{'…' * (len(text) > 400)}")
-        elif note:
+        elif note and not arm.first.archived:  # the page says so of an archive
             print(f"\n{arm.label}: {note}")
     print(f"\ntables in {out / 'tables'}")
     print(f"open {(out / 'report.html').resolve()}", flush=True)

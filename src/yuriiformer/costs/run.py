@@ -38,6 +38,10 @@ class Parameters:
         tables = self.token_table + self.positions + self.start_tables
         return tables + self.attention + self.mlp + self.norms + self.coefficients
 
+    def beyond(self, other: Parameters) -> int:
+        """How many more than another model's, without positions (the paper's convention)."""
+        return self.all - self.positions - (other.all - other.positions)
+
 
 @cache
 def count_parameters(config: ModelConfig, *, split_fused: bool = False) -> Parameters:

@@ -194,7 +194,7 @@ def _plan(config: TrainConfig, where: Circumstances) -> Plan:
     return Plan(
         **vars(pace),
         epochs=_epochs(config, where.tokens[0]) if where.tokens else None,
-        extra_parameters=parameters.all - count_parameters(baseline(config.model)).all,
+        extra_parameters=parameters.beyond(count_parameters(baseline(config.model))),
         memory=memory,
         fit=_fit(estimate, memory, micro, where.device.usable),
         time=hours(pace, where.mfu, where.timing, against),

@@ -9,7 +9,7 @@ import tracemalloc
 
 import pytest
 
-from yuriiformer.config import read_settings
+from yuriiformer.cli.parsing import read_settings
 from yuriiformer.errors import ConfigError, RuleError, RunError, brief, whole_number
 from yuriiformer.methods.references import load_rule
 from yuriiformer.reading import (

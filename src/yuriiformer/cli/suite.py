@@ -25,7 +25,8 @@ from yuriiformer.comparison.arms import (
 )
 from yuriiformer.comparison.cluster import Cluster, cluster
 from yuriiformer.comparison.collect import collect
-from yuriiformer.comparison.folder import Request, RunSpec, SuiteFolder
+from yuriiformer.comparison.definition import Request, RunSpec
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.progress import RunProgress, SuiteDisplay, overall
 from yuriiformer.comparison.running import Launch, carry_out, local, printed
 from yuriiformer.comparison.study import Study, read_study

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from yuriiformer.comparison.folder import RunSpec, SuiteFolder
+from yuriiformer.comparison.definition import RunSpec
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.running import LOOK_EVERY, Job, LocalJob, last_words
 from yuriiformer.errors import RunError
 from yuriiformer.evaluation.evaluate import is_evaluated

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from yuriiformer.comparison.folder import RunSpec, SuiteFolder
+from yuriiformer.comparison.definition import RunSpec
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.progress import RunProgress
 from yuriiformer.training.stop import EXIT_CODE, PARENT, Stopper
 

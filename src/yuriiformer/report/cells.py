@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup, short_text
+from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup
 from yuriiformer.comparison.paper import FOOTNOTE, PaperFigure, paper_figure
+from yuriiformer.comparison.remarks import short_text
 
 NONE = "–"  # a number that does not exist
 

@@ -14,7 +14,7 @@ from benchmarks.measuring import Rounds, Row, fresh, rise, subject
 from benchmarks.training_step import NESTEROV
 from yuriiformer.config import Machine, Recipe, TrainConfig
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.training.memory import Estimate
+from yuriiformer.training.estimate import Estimate
 
 SIZES = {  # layers, heads, width, vocabulary, context, micro-batch
     "small": (6, 4, 128, 4096, 256, 8),

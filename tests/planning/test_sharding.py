@@ -19,7 +19,7 @@ from yuriiformer.model.config import ModelConfig
 from yuriiformer.planning.devices import Device, find_device
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.planning.text import plan_page
-from yuriiformer.training.memory import Estimate, smallest
+from yuriiformer.training.estimate import Estimate, smallest
 from yuriiformer.training.presets import preset
 
 LARGE = Device("large", "a large one", 1e12, 1e12, 1e14, 1e15)

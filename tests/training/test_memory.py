@@ -16,10 +16,9 @@ from yuriiformer.costs.op_counter import Watcher
 from yuriiformer.methods import frugal
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.training import memory
+from yuriiformer.training.estimate import Estimate, largest
 from yuriiformer.training.memory import (
-    Estimate,
     StepMemory,
-    largest,
     simulate_passes,
     simulate_update,
     update_memory,

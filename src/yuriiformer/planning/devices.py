@@ -20,7 +20,7 @@ from yuriiformer.errors import ConfigError, did_you_mean
 from yuriiformer.files import packaged_table
 from yuriiformer.model.config import Precision
 from yuriiformer.model.device import FIXED, SHARE, device_memory, has_bfloat16, usable
-from yuriiformer.training.memory import Estimate
+from yuriiformer.training.estimate import Estimate
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import MicroBatch, accumulate, build_model

@@ -22,7 +22,8 @@ from yuriiformer.planning.hours import (
     hours,
     validations,
 )
-from yuriiformer.training.memory import Estimate, StepMemory, fits_whole, smallest
+from yuriiformer.training.estimate import Estimate, fits_whole, smallest
+from yuriiformer.training.memory import StepMemory
 
 MFU = 0.4  # of the peak rate: an assumption, what well-tuned training of this size reaches
 TOKEN = 2  # bytes of a token on disk

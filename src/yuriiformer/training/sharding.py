@@ -23,7 +23,7 @@ from yuriiformer.model.block import Coefficients
 from yuriiformer.model.device import compute_dtype, device_memory, usable
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.parameters import initialize
-from yuriiformer.training.memory import fits_whole
+from yuriiformer.training.estimate import fits_whole
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import build_model
 

@@ -138,7 +138,7 @@ def replace_folder(folder: Path, new: Path, keep: Path | None = None) -> None:
 
     Linux exchanges the two names in one step, so ``folder`` exists at every moment. Elsewhere two
     renames are needed, and between them the old folder is called ``folder.old``. An earlier
-    ``keep`` is removed last. A link of that name gives way to the folder; what it leads to stays.
+    ``keep`` is removed last. A link of that name is replaced; its target stays.
     """
     old = folder.with_name(f"{folder.name}.old")
     if not os.path.lexists(folder):

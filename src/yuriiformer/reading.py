@@ -63,7 +63,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for somebody who writes
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for a writer
 
 
 def gunzipped(data: bytes, most: int = MOST_BYTES) -> bytes:

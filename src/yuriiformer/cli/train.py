@@ -211,6 +211,6 @@ def _end(result: Result, out: Path) -> int:
             f"stopped and saved at step {state.step}{best}{skipped}: --resume continues it"
         )
     if result.leads:
-        with suppress(OSError):  # the run's code counts, whether somebody reads or not
+        with suppress(OSError):  # the exit code matters even if nobody reads the output
             print("\n".join(lines), flush=True)
     return 0 if result.outcome == "finished" else EXIT_CODE

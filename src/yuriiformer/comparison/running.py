@@ -45,7 +45,7 @@ Launch = Callable[[RunSpec, int], Job]
 
 
 def command(run: RunSpec, data: Path, processes: int = 1, *, nodes: int = 1) -> list[str]:
-    """The command that begins or resumes a run, with so many processes on each node."""
+    """The command that begins or resumes a run, with ``processes`` processes on each node."""
     paths = [os.path.abspath(path) for path in (run.config_file, data, run.folder.path)]
     train = ["train", "--config", paths[0], "--data", paths[1], "--out", paths[2], "--resume"]
     train += [] if run.init_from is None else ["--init-from", run.init_from]

@@ -127,7 +127,7 @@ class RunCosts:
 
 
 def run_costs(config: TrainConfig, train_tokens: int) -> RunCosts:
-    """Of a run whose vocabulary is known, on so many tokens of training data."""
+    """The costs of a run whose vocabulary is known."""
     recipe = config.recipe
     parameters = count_parameters(config.model)
     order = BatchOrder(train_tokens, config.model.context, recipe.sequences, recipe.seed)

@@ -145,8 +145,8 @@ def can_overwrite(streams: Mapping[str, Tensor]) -> bool:
 
 
 def can_be_frugal(program: Program, streams: Mapping[str, Tensor]) -> bool:
-    """Whether there is something to save, and a backward pass that nobody else has plans for: a
-    compiler, activation checkpointing, other users of the hooks, transformations of functions."""
+    """Whether there is something to save, and nothing else changes the backward pass: a compiler,
+    activation checkpointing, other users of the hooks, transformations of functions."""
     return (
         torch.is_grad_enabled()
         and not torch.compiler.is_compiling()

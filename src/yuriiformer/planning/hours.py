@@ -1,8 +1,8 @@
 """How long a run takes, and what a rule costs beside gradient descent.
 
-One share of the peak rate stands for everything that keeps a device from it. It is of all that is
-computed, what is recomputed and Muon's products included, and the same for every rule; what a rule
-moves beyond gradient descent is given apart, at the device's bandwidth.
+A device is assumed to reach one share of its peak rate, the same for every rule. The work includes
+what is recomputed and Muon's products. The bytes that a rule moves beyond gradient descent are
+given separately, at the device's bandwidth.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from yuriiformer.planning.devices import Device, Timing
 
 @dataclass(frozen=True)
 class Pace:
-    """A run on so many devices: who has the largest share of the sequences sets the pace."""
+    """A run on ``gpus`` devices. The process with the largest share of the sequences is slowest."""
 
     config: TrainConfig
     work: ModelWork
@@ -80,7 +80,7 @@ def validations(config: TrainConfig) -> int:
 
 @dataclass(frozen=True)
 class MoreSeconds:
-    """What the bytes that a rule moves beyond gradient descent add to a run."""
+    """Seconds that the bytes which a rule moves beyond gradient descent add to a run."""
 
     as_it_is: float
     fused: float

@@ -76,9 +76,9 @@ class Estimate:
 
 
 def smallest(config: TrainConfig, dtype: torch.dtype, micro_batch: int, room: float) -> int | None:
-    """The smallest number of processes that can share the model (each with up to so many sequences
-    in memory) so that a step fits into their memory; None if as many as there are sequences do not
-    suffice."""
+    """The smallest number of processes that can share the model (each with up to ``micro_batch``
+    sequences at a time) so that a step fits into their memory; None if one process per sequence is
+    still too few."""
 
     def fits(count: int) -> bool:
         estimate = Estimate(config, dtype, count, count)
@@ -98,7 +98,7 @@ def smallest(config: TrainConfig, dtype: torch.dtype, micro_batch: int, room: fl
 
 
 def fits_whole(config: TrainConfig, dtype: torch.dtype, processes: int, room: float) -> bool:
-    """Whether each of so many processes has room for the whole model and a step of its own."""
+    """Whether each process has room for the whole model and a step of its own."""
     stored = stored_bytes(config)
     if stored.weights + stored.gradients + stored.optimizer > room:
         return False

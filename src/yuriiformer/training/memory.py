@@ -1,7 +1,7 @@
 """Memory of a training step, known without a byte of it: the package's own step on fake tensors.
 
-Every storage is followed from the operation that makes it until it is let go of, so the peak is
-that of the code that will run, also where it is another one tomorrow.
+Every storage is followed from the operation that makes it until it is freed. So the peak is that of
+the code that will run, and stays so when that code changes.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ Work = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """What is orthogonalised whole: so many rows of a parameter, from a first one."""
+    """What is orthogonalised as one: ``rows`` rows of a parameter, from row ``first``."""
 
     parameter: Tensor
     first: int

@@ -128,7 +128,7 @@ def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
 
 
 def compiles(choice: Compile, device: torch.device, flops: float) -> bool:
-    """What ``auto`` means for a run of so many floating-point operations."""
+    """Whether to compile; ``auto`` depends on the run's floating-point operations."""
     if choice == "off":
         return False
     if device.type != "cpu":
@@ -206,7 +206,7 @@ def train(
 def _take_over(
     here: Setting, folder: RunFolder, model: YuriiFormer, source: LoadedModel, say: Say
 ) -> Initial:
-    """Begin with the weights of another model; ``config.json`` and the user are told what came."""
+    """Begin with the weights of another model; ``config.json`` and the output say which came."""
     initial = Initial(str(source.path), take_over(model, source.model), _loss_before(here, source))
     say(f"weights of {source.path} ({source.rule.name}):")
     for line in initial.taken_over.lines():

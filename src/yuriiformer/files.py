@@ -68,11 +68,9 @@ def claim_folder(
 
 def only_files(folder: Path, names: set[str]) -> bool:
     """Whether a folder holds nothing but ordinary files of these names."""
-    return all(path.name in names and _is_file(path) for path in folder.iterdir())
-
-
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+    return all(
+        path.name in names and path.is_file() and not path.is_symlink() for path in folder.iterdir()
+    )
 
 
 def write_text(path: Path, text: str) -> None:

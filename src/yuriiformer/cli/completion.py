@@ -39,7 +39,7 @@ class Flag:
 
 
 @dataclass
-class Page:
+class CommandPage:
     """What may follow a command: words, flags, and files if it takes arguments."""
 
     words: list[str] = field(default_factory=list)
@@ -64,9 +64,9 @@ def run(arguments: list[str]) -> None:
     print(SCRIPTS[flags.shell](read_pages()), end="")
 
 
-def read_pages() -> dict[str, Page]:
+def read_pages() -> dict[str, CommandPage]:
     """Every command, and every command of a command, by its words: 'train', 'prepare text'."""
-    pages = {"": Page([*COMMANDS], {each: Flag(None) for each in ("--help", "--version")})}
+    pages = {"": CommandPage([*COMMANDS], {each: Flag(None) for each in ("--help", "--version")})}
     for command in COMMANDS:
         pages[command] = read_page(_help_of(command, []))
         for word in list(pages[command].words) if not pages[command].arguments else []:
@@ -91,9 +91,9 @@ def _help_of(command: str, words: list[str]) -> str:
     return said.read()
 
 
-def read_page(text: str) -> Page:
+def read_page(text: str) -> CommandPage:
     """What a help says: its boxes begin with a title, each entry at the left edge of its box."""
-    page, box = Page(), ""
+    page, box = CommandPage(), ""
     for line in text.splitlines():
         if title := re.match(r"╭─ (.+?) ─", line):
             box = title[1]
@@ -108,7 +108,7 @@ def read_page(text: str) -> Page:
     return page
 
 
-def _add_flags(page: Page, entry: str) -> None:
+def _add_flags(page: CommandPage, entry: str) -> None:
     """From '--resume, --no-resume', '-o FILE, --out FILE' or '--rules [STR [STR ...]]'."""
     names = re.findall(r"(?:^|, )(--?[\w.-]+)", entry)
     takes = bool(re.search(r" [^-]", entry))
@@ -183,7 +183,7 @@ end
 """
 
 
-def bash_script(pages: Mapping[str, Page]) -> str:
+def bash_script(pages: Mapping[str, CommandPage]) -> str:
     one: list[tuple[str, str]] = []
     many: list[tuple[str, str]] = []
     rest: list[tuple[str, str]] = []
@@ -215,12 +215,12 @@ def _cases(entries: Iterable[tuple[str, str]], indent: int) -> str:
     return "\n".join(f"{' ' * indent}{'|'.join(keys)}) {what} ;;" for what, keys in alike.items())
 
 
-def zsh_script(pages: Mapping[str, Page]) -> str:
+def zsh_script(pages: Mapping[str, CommandPage]) -> str:
     """zsh runs functions of bash."""
     return ZSH + bash_script(pages).partition("\n")[2]
 
 
-def fish_script(pages: Mapping[str, Page]) -> str:
+def fish_script(pages: Mapping[str, CommandPage]) -> str:
     lines = [FISH.rstrip()]
     for at, page in pages.items():
         count = f"__yurii_words {len(at.split()) + 1}"

@@ -68,7 +68,9 @@ def _flags(options: type[Any]) -> Any:
 
 
 if TYPE_CHECKING:
-    QuadraticFlags, ParticleFlags, OrderFlags = QuadraticLab, ParticleLab, OrderLab
+    QuadraticFlags = QuadraticLab
+    ParticleFlags = ParticleLab
+    OrderFlags = OrderLab
 else:
     QuadraticFlags, ParticleFlags, OrderFlags = map(_flags, (QuadraticLab, ParticleLab, OrderLab))
 

@@ -20,7 +20,7 @@ from yuriiformer.errors import ConfigError, did_you_mean
 from yuriiformer.files import packaged_table
 from yuriiformer.model.config import Precision
 from yuriiformer.model.device import FIXED, SHARE, device_memory, has_bfloat16, usable
-from yuriiformer.training.estimate import Estimate
+from yuriiformer.training.estimate import MemoryEstimate
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import MicroBatch, accumulate, build_model
@@ -125,7 +125,9 @@ def time_steps(
     dtype = device.dtype(configs[0].machine.precision)
     micro = min(configs[0].machine.micro_batch, configs[0].recipe.sequences)
     long = sum(_expected(config, micro, device.rate(dtype)) for config in configs) > most
-    if long or any(Estimate(config, dtype).at(micro).peak > device.usable for config in configs):
+    if long or any(
+        MemoryEstimate(config, dtype).at(micro).peak > device.usable for config in configs
+    ):
         return [None] * len(configs)
     return [time_step(config, micro, dtype, place) for config in configs]
 

@@ -107,7 +107,7 @@ class Hours:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockCosts:
     """All blocks, one micro-batch, forward and backward. What recomputing adds is left out."""
 
     flops: float
@@ -123,8 +123,8 @@ class Against:
     """A rule's blocks beside gradient descent's."""
 
     name: str
-    rule: Blocks
-    baseline: Blocks
+    rule: BlockCosts
+    baseline: BlockCosts
     extra_flops: float  # shares that the rule has more of
     extra_bytes_eager: float
     extra_bytes_fused: float
@@ -214,7 +214,7 @@ def beside_baseline(pace: Pace) -> Against:
     )
 
 
-def _blocks(pace: Pace, model: ModelConfig, work: ModelWork) -> Blocks:
+def _blocks(pace: Pace, model: ModelConfig, work: ModelWork) -> BlockCosts:
     low = pace.config.machine.stream_precision == "bfloat16"
     stream = torch.bfloat16 if low else torch.float32
     moved = traffic(model, pace.micro_batch, pace.dtype, stream)
@@ -223,7 +223,7 @@ def _blocks(pace: Pace, model: ModelConfig, work: ModelWork) -> Blocks:
     # Products at the peak rate or at the bandwidth, whichever takes longer; the rest at the
     # bandwidth.
     products = max(flops / pace.device.rate(pace.dtype), moved.products / bandwidth)
-    return Blocks(
+    return BlockCosts(
         flops=flops,
         products_bytes=moved.products,
         other_bytes=moved.other,

@@ -8,7 +8,7 @@ highest. A line is smoothed over all its points first and cut then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -161,7 +161,7 @@ def _momentum(slots: Slots, chosen: bool, sigma: float) -> PaperPicture:
     for setting in slots.openwebtext:
         comparison = slots.filled[setting]
         own = sigma * LATE.steps / comparison.baseline.first.steps  # in steps of these runs
-        panels.append(Panel(slots.size(setting), comparison, "val", _smoothed(LATE, own)))
+        panels.append(Panel(slots.size(setting), comparison, "val", replace(LATE, sigma=own)))
     steps = panels[0].comparison.baseline.first.steps
     smoothed = f", Gaussian-smoothed (σ = {sigma:g} steps)" if sigma else ""
     caption = (
@@ -170,10 +170,6 @@ def _momentum(slots: Slots, chosen: bool, sigma: float) -> PaperPicture:
     )
     remarks = slots.remarks(*slots.openwebtext)
     return PaperPicture(name, title, caption, _draw(panels, MOMENTUM, chosen), remarks)
-
-
-def _smoothed(treatment: Treatment, sigma: float) -> Treatment:
-    return Treatment(treatment.steps, treatment.cut, sigma)
 
 
 def _at(treatment: Treatment, steps: int) -> str:

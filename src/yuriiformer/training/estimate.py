@@ -23,7 +23,7 @@ from yuriiformer.training.step import build_model
 TURN_COPIES = 9  # two that come, one put together, four of Newton–Schulz, two that go
 
 
-class Estimate:
+class MemoryEstimate:
     """The memory of a step as a function of the micro-batch, at any depth in the same time.
 
     Layers whose program is the same add the same to each peak, in spans of as many as share what
@@ -81,7 +81,7 @@ def smallest(config: TrainConfig, dtype: torch.dtype, micro_batch: int, room: fl
     still too few."""
 
     def fits(count: int) -> bool:
-        estimate = Estimate(config, dtype, count, count)
+        estimate = MemoryEstimate(config, dtype, count, count)
         return estimate.at(min(micro_batch, estimate.own)).peak <= room
 
     most = config.recipe.sequences
@@ -103,7 +103,7 @@ def fits_whole(config: TrainConfig, dtype: torch.dtype, processes: int, room: fl
     if stored.weights + stored.gradients + stored.optimizer > room:
         return False
     try:
-        estimate = Estimate(config, dtype, processes)
+        estimate = MemoryEstimate(config, dtype, processes)
         return estimate.at(min(config.machine.micro_batch, estimate.own)).peak <= room
     except Exception:  # an oracle of the user's can do anything with values that are not there
         return True

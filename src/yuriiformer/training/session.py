@@ -56,7 +56,7 @@ MakeListener = Callable[[TrainConfig, RunCosts, State], Listener]
 
 
 @dataclass(frozen=True)
-class Setting:
+class ResolvedRun:
     """What a configuration comes to with its data, on this machine."""
 
     config: TrainConfig  # with the data's vocabulary
@@ -98,7 +98,7 @@ class Setting:
         }
 
 
-def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = None) -> Setting:
+def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = None) -> ResolvedRun:
     """Open the data, find the processes and the device; whatever cannot work is said here.
 
     ``like`` is the model whose vocabulary the run keeps; if not given, it is the data's.
@@ -111,7 +111,7 @@ def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = No
     processes = divide(config, find_processes(config.machine.device))
     batches = Batches(store, config, processes)
     dtype = compute_dtype(config.machine.precision, processes.device)
-    return Setting(config, store, processes, batches, dtype)
+    return ResolvedRun(config, store, processes, batches, dtype)
 
 
 def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
@@ -204,7 +204,7 @@ def train(
 
 
 def _take_over(
-    here: Setting, folder: RunFolder, model: YuriiFormer, source: LoadedModel, say: Say
+    here: ResolvedRun, folder: RunFolder, model: YuriiFormer, source: LoadedModel, say: Say
 ) -> Initial:
     """Begin with the weights of another model; ``config.json`` and the output say which came."""
     initial = Initial(str(source.path), take_over(model, source.model), _loss_before(here, source))
@@ -218,7 +218,7 @@ def _take_over(
     return initial
 
 
-def _loss_before(here: Setting, source: LoadedModel) -> float | None:
+def _loss_before(here: ResolvedRun, source: LoadedModel) -> float | None:
     """What the run's validation says of the other model (all processes wait for the first)."""
     windows = source_windows(here.config, here.store, source)
 
@@ -234,7 +234,7 @@ def _loss_before(here: Setting, source: LoadedModel) -> float | None:
 
 
 def _begin(
-    here: Setting,
+    here: ResolvedRun,
     folder: RunFolder,
     told: dict[str, Any],
     resume: bool,
@@ -258,7 +258,7 @@ def _begin(
 
 
 def _trainer(
-    here: Setting,
+    here: ResolvedRun,
     folder: RunFolder,
     model: YuriiFormer,
     opened: Opened,
@@ -307,7 +307,7 @@ def _trainer(
 
 
 @contextmanager
-def _settled(here: Setting) -> Iterator[None]:
+def _settled(here: ResolvedRun) -> Iterator[None]:
     """Switches of torch for the run, put back after it; the generators at their start."""
     config, processes = here.config, here.processes
     precision = torch.get_float32_matmul_precision()

@@ -126,9 +126,8 @@ class TensorFiles:
             tensors = self.index["tensors"]
             return {name: TensorShape(tuple(each["shape"])) for name, each in tensors.items()}
         with self._open(self.head) as file:
-            return {
-                name: TensorShape(tuple(file.get_slice(name).get_shape())) for name in file.keys()
-            }  # noqa: SIM118
+            names = list(file.keys())
+            return {name: TensorShape(tuple(file.get_slice(name).get_shape())) for name in names}
 
     def check(self) -> None:
         """That the files are those that the index speaks of."""

@@ -19,9 +19,10 @@ from yuriiformer.planning.devices import find_device
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.report.results import result_table
 from yuriiformer.runs.run import read_run
+from yuriiformer.training.initial import fill_vocabulary
 from yuriiformer.training.memory import simulate_update
 from yuriiformer.training.presets import preset
-from yuriiformer.training.session import fill_vocabulary, train
+from yuriiformer.training.session import train
 
 
 @pytest.mark.parametrize(

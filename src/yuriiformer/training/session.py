@@ -17,7 +17,7 @@ import torch
 from yuriiformer.config import Compile, TrainConfig
 from yuriiformer.costs.run import RunCosts, run_costs
 from yuriiformer.data.store import TokenStore
-from yuriiformer.data.tokenizers import GPT2, Tokenizer, padded
+from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.device import autocast, compute_dtype
@@ -31,6 +31,7 @@ from yuriiformer.training.initial import (
     Initial,
     Jump,
     check_vocabulary,
+    fill_vocabulary,
     find_source,
     source_windows,
     vocabulary_of,
@@ -49,8 +50,6 @@ from yuriiformer.training.trainer import Ending, Trainer
 # Compilation takes about half a minute on a CPU and gains some 5 %: it pays for runs of more than
 # some ten minutes at 100 GFLOP/s.
 WORTH_IT = 1e14
-LOOK = 1_000_000  # tokens of a file that does not say its vocabulary
-CHARACTERS = 1024  # more ids than a vocabulary of characters has
 
 MakeListener = Callable[[TrainConfig, RunCosts, State], Listener]
 
@@ -112,19 +111,6 @@ def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = No
     batches = Batches(store, config, processes)
     dtype = compute_dtype(config.machine.precision, processes.device)
     return ResolvedRun(config, store, processes, batches, dtype)
-
-
-def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
-    """The data's vocabulary. nanoGPT's files do not say theirs: GPT-2's, unless only few ids occur
-    in a part that is quick to read (characters)."""
-    if store.meta is not None:
-        return config.with_(vocab_size=store.padded_vocab_size, valid_vocab=store.vocab_size)
-    parts = [store.val[:LOOK], store.train[:LOOK]]
-    used = max((int(part.max()) + 1 for part in parts if len(part)), default=1)
-    if used <= CHARACTERS:  # then all must be read: a rare one may come late
-        used = store.used_vocab_size
-    size = used if used <= CHARACTERS else GPT2.vocab_size
-    return config.with_(vocab_size=padded(size), valid_vocab=size)
 
 
 def compiles(choice: Compile, device: torch.device, flops: float) -> bool:

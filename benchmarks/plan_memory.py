@@ -14,7 +14,7 @@ from benchmarks.measuring import Rounds, Row, fresh, rise, subject
 from benchmarks.training_step import NESTEROV
 from yuriiformer.config import Machine, Recipe, TrainConfig
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.training.memory import Estimate
+from yuriiformer.training.estimate import MemoryEstimate
 
 SIZES = {  # layers, heads, width, vocabulary, context, micro-batch
     "small": (6, 4, 128, 4096, 256, 8),
@@ -74,7 +74,7 @@ def plan_memory(*, quick: bool) -> Rounds:
     found: Rounds = {"predicted": [], "measured": []}
     for size, recompute in [("small", False)] if quick else product(SIZES, (False, True)):
         config = configuration(size, NESTEROV, recompute=recompute)
-        estimate = Estimate(config, torch.float32).at(config.machine.micro_batch)
+        estimate = MemoryEstimate(config, torch.float32).at(config.machine.micro_batch)
         found["predicted"].append(float(estimate.peak))
         found["measured"].append(measured(size, NESTEROV, recompute=recompute))
     return found

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import yuriiformer as yf
-from yuriiformer.lab.integrator import OrderLab
 from yuriiformer.lab.measured import CONSISTENT, summary, table
+from yuriiformer.lab.options import OrderLab
 from yuriiformer.lab.order import order_results
 
 ROOT = Path(__file__).parent.parent

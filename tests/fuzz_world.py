@@ -19,7 +19,8 @@ from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.comparison.archive import read_suite, write_archive
 from yuriiformer.comparison.arms import make_arms
-from yuriiformer.comparison.folder import Request, SuiteFolder
+from yuriiformer.comparison.definition import Request
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.training.session import train
 
 SECONDS = 60  # a case may take; machines may be busy

@@ -9,12 +9,11 @@ import tracemalloc
 
 import pytest
 
-from yuriiformer.config import read_settings
+from yuriiformer.cli.parsing import read_settings
 from yuriiformer.errors import ConfigError, RuleError, RunError, brief, whole_number
 from yuriiformer.methods.references import load_rule
 from yuriiformer.reading import (
     Each,
-    checker,
     count,
     file_name,
     gunzipped,
@@ -36,46 +35,6 @@ FORM = {
     "table": Each((int, None)),
 }
 GOOD = {"step": 1, "name": "run", "list": [{"x": 1}], "table": {"a": None}, "more": [1]}
-
-
-def test_a_checker_agrees_with_the_words():
-    """Each value in the place of each part, under forms of every kind."""
-    fits = checker(FORM)
-    assert fits(GOOD)
-    odd = [
-        None,
-        True,
-        0,
-        -1,
-        2.5,
-        2**70,
-        "a",
-        "",
-        "a/b",
-        [],
-        [1],
-        [{"x": "1"}],
-        {},
-        {"x": 1},
-        {1: 2},
-    ]
-    data = [*odd, *({**GOOD, key: value} for key in FORM for value in odd)]
-    data += [{name: GOOD[name] for name in GOOD if name != key} for key in GOOD]
-    for form in (
-        *FORM.values(),
-        (str, {"x?": float}),
-        int,
-        float,
-        str,
-        bool,
-        dict,
-        list,
-        None,
-        FORM,
-    ):
-        told = [problem_of(each, form) == "" for each in data]
-        assert [checker(form)(each) for each in data] == told, form
-    assert 1 < sum(map(fits, data)) < len(data)
 
 
 def test_data_of_the_right_form():

@@ -6,25 +6,13 @@ run writes. All but the last can change the results.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from yuriiformer.errors import ConfigError, RuleError, brief, did_you_mean, one_line
-from yuriiformer.methods.rule import Rule
+from yuriiformer.errors import ConfigError, RuleError, brief, did_you_mean
 from yuriiformer.model.config import ModelConfig, Precision
-from yuriiformer.reading import (
-    MOST_BYTES,
-    MOST_TOML,
-    file_name,
-    gunzipped,
-    parse_json,
-    parse_toml,
-    problem_of,
-    read_file,
-)
+from yuriiformer.reading import file_name, problem_of
 from yuriiformer.sizes import size
 
 Matrices = Literal["muon", "adamw"]
@@ -266,65 +254,16 @@ def _renamed(data: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(data, Mapping) or not isinstance(data.get("habits"), Mapping):
         return data
     rest = {key: part for key, part in data.items() if key != "habits"}
-    output = {key: value for key, value in data["habits"].items() if key != "on_nonfinite"}
-    moved = {key: value for key, value in data["habits"].items() if key == "on_nonfinite"}
-    recipe = rest.get("recipe")
-    if isinstance(recipe, Mapping):
-        rest["recipe"] = {**recipe, **moved}
+    output = dict(data["habits"])
+    moved = {key: output.pop(key) for key in ("on_nonfinite",) if key in output}
+    if isinstance(rest.get("recipe"), Mapping):
+        rest["recipe"] = {**rest["recipe"], **moved}
     return {**rest, "output": output}
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """What a configuration file says: JSON, TOML or YAML; also a run's ``config.json`` or an
-    archived run, which have a whole configuration in them."""
-    raw = read_file(path, ConfigError, MOST_TOML if path.suffix in KINDS else MOST_BYTES)
-    try:
-        data = _parsed(gunzipped(raw) if path.suffix == ".gz" else raw, path.suffix)
-    except (EOFError, zlib.error) as error:
-        raise ConfigError(f"{path} cannot be read: {one_line(error)}") from None
-    except (ValueError, RecursionError) as error:
-        kind = KINDS.get(path.suffix, "JSON")
-        raise ConfigError(f"{path} is not {kind}: {one_line(error)}") from None
-    found = data.get("config", data) if isinstance(data, dict) else data
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} is no configuration: it holds no object")
-    return found
-
-
-def _parsed(raw: bytes, suffix: str) -> Any:
-    if suffix == ".toml":
-        return parse_toml(raw)
-    if suffix not in KINDS:
-        return parse_json(raw)
-    try:
-        import yaml  # noqa: PLC0415  only here
-    except ModuleNotFoundError:
-        raise ConfigError("a YAML file needs the package 'pyyaml': write TOML or JSON") from None
-    try:
-        return yaml.safe_load(raw)
-    except yaml.YAMLError as error:
-        raise ValueError(one_line(error)) from None
-
-
-KINDS = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
 
 
 def is_whole(data: Mapping[str, Any]) -> bool:
     """Whether these are all parts of a configuration, not some fields of one."""
     return all(isinstance(_renamed(data).get(name), Mapping) for name in ("model", *PARTS))
-
-
-def some_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields by their own names, whether they stand alone or within their part."""
-    found: dict[str, Any] = {}
-    for name, value in data.items():
-        if name in ("model", *PARTS) and isinstance(value, Mapping):
-            found |= value
-        else:
-            found[name] = value
-    if isinstance(found.get("rule"), Mapping):
-        found["rule"] = Rule.from_dict(found["rule"])
-    return found
 
 
 PARTS: dict[str, type] = {

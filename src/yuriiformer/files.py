@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,11 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def packaged_table(name: str) -> dict[str, Any]:
+    """The TOML file of this name (a path within the package) that comes with the package."""
+    return tomllib.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
 
 
 def claim_folder(
@@ -62,11 +68,9 @@ def claim_folder(
 
 def only_files(folder: Path, names: set[str]) -> bool:
     """Whether a folder holds nothing but ordinary files of these names."""
-    return all(path.name in names and _is_file(path) for path in folder.iterdir())
-
-
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+    return all(
+        path.name in names and path.is_file() and not path.is_symlink() for path in folder.iterdir()
+    )
 
 
 def write_text(path: Path, text: str) -> None:
@@ -132,7 +136,7 @@ def replace_folder(folder: Path, new: Path, keep: Path | None = None) -> None:
 
     Linux exchanges the two names in one step, so ``folder`` exists at every moment. Elsewhere two
     renames are needed, and between them the old folder is called ``folder.old``. An earlier
-    ``keep`` is removed last. A link of that name gives way to the folder; what it leads to stays.
+    ``keep`` is removed last. A link of that name is replaced; its target stays.
     """
     old = folder.with_name(f"{folder.name}.old")
     if not os.path.lexists(folder):

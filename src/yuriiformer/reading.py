@@ -21,7 +21,6 @@ import stat
 import tomllib
 import unicodedata
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for somebody who writes
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for a writer
 
 
 def gunzipped(data: bytes, most: int = MOST_BYTES) -> bytes:
@@ -174,41 +173,6 @@ def problem_of(data: Any, form: Any, key: str = "") -> str:
             return f"{name} {problem}"
         return ""
     return "" if _is(data, form) else f"{name} must be {TYPES[form]}, not {brief(data)}"
-
-
-def checker(form: Any) -> Callable[[Any], bool]:
-    """Whether data have a form, without the words of `problem_of`: in a file of many lines these
-    take most of the time."""
-    if isinstance(form, tuple):
-        several = [checker(each) for each in form]
-        return lambda data: any(fits(data) for fits in several)
-    if isinstance(form, Each):
-        key, value = checker(form.key), checker(form.form)
-        return lambda data: (
-            isinstance(data, dict) and all(map(key, data)) and all(map(value, data.values()))
-        )
-    if isinstance(form, dict):
-        parts = [(each.removesuffix("?"), each[-1:] == "?", checker(form[each])) for each in form]
-        return lambda data: (
-            isinstance(data, dict)
-            and all(fits(data[name]) if name in data else may for name, may, fits in parts)
-        )
-    if isinstance(form, list):
-        inner = checker(form[0])
-        return lambda data: isinstance(data, list) and all(map(inner, data))
-    if form is str:
-        return lambda data: isinstance(data, str)
-    if form in TYPES:
-        return lambda data: _is(data, form)
-
-    def accepted(data: Any) -> bool:
-        try:
-            form(data)
-        except (ValueError, TypeError):
-            return False
-        return True
-
-    return accepted
 
 
 def _of_several(data: Any, forms: tuple[Any, ...], key: str) -> str:

@@ -24,6 +24,11 @@ MOST = {  # far beyond what anybody trains, and small enough to be computed with
 }
 
 
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def size(
     name: str, value: object, least: int | None = 1, error: type[YuriiError] = ConfigError
 ) -> int:

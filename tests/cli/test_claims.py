@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.runs.test_saving import write_checkpoint
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
 from yuriiformer.data.prepare import Settings, prepare
 from yuriiformer.data.sources import Tales
 from yuriiformer.errors import RunError
 from yuriiformer.files import write_json
-from yuriiformer.runs.checkpoint import read_checkpoint, write_checkpoint
+from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.training.session import train
 
 

@@ -11,8 +11,14 @@ import time
 
 import pytest
 
-from yuriiformer.cli.completion import Flag, read_page, read_pages
-from yuriiformer.cli.completion_scripts import bash_script, fish_script, zsh_script
+from yuriiformer.cli.completion import (
+    Flag,
+    bash_script,
+    fish_script,
+    read_page,
+    read_pages,
+    zsh_script,
+)
 from yuriiformer.cli.main import COMMANDS, main
 from yuriiformer.methods.catalog import rules
 from yuriiformer.training.presets import PRESETS

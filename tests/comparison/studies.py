@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.comparison.synthetic import falling, write_run
-from yuriiformer.comparison.folder import Request, SuiteFolder
+from yuriiformer.comparison.definition import Request
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.study import Study, read_study
 from yuriiformer.config import TrainConfig
 

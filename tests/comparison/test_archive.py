@@ -15,6 +15,7 @@ from tests.comparison.synthetic import configuration, falling, write_run
 from tests.launcher import yurii
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
+from yuriiformer.cli.parsing import read_settings
 from yuriiformer.comparison import archive
 from yuriiformer.comparison.archive import (
     Entry,
@@ -26,9 +27,10 @@ from yuriiformer.comparison.archive import (
 )
 from yuriiformer.comparison.arms import ArmSpec
 from yuriiformer.comparison.collect import collect
-from yuriiformer.comparison.folder import Request, SuiteFolder
+from yuriiformer.comparison.definition import Request
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.study import read_study
-from yuriiformer.config import TrainConfig, read_settings
+from yuriiformer.config import TrainConfig
 from yuriiformer.errors import RunError
 from yuriiformer.report.payload import Extras, payload
 from yuriiformer.report.results import result_table

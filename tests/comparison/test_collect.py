@@ -10,7 +10,8 @@ import pytest
 from tests.comparison.synthetic import configuration, falling, write_run
 from yuriiformer.comparison.arms import ArmSpec
 from yuriiformer.comparison.collect import collect
-from yuriiformer.comparison.folder import Request, SuiteFolder
+from yuriiformer.comparison.definition import Request
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.errors import RunError
 from yuriiformer.methods.references import get_rule
 

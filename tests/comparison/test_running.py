@@ -16,7 +16,8 @@ from tests.launcher import yurii
 from tests.training.runs import started, steps_done, tales, wait_for
 from yuriiformer.cli.main import main
 from yuriiformer.comparison.archive import read_archive
-from yuriiformer.comparison.folder import RunSpec, SuiteFolder
+from yuriiformer.comparison.definition import RunSpec
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.progress import RunProgress, SuiteDisplay, overall
 from yuriiformer.comparison.running import carry_out, last_words
 from yuriiformer.training.stop import Stopper

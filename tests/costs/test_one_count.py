@@ -14,12 +14,15 @@ from yuriiformer.cli.main import main
 from yuriiformer.comparison.outcomes import Arm, compare_arms
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.run import count_parameters, run_costs
+from yuriiformer.methods.drawing.listing import extra_small
 from yuriiformer.planning.devices import find_device
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.report.results import result_table
 from yuriiformer.runs.run import read_run
+from yuriiformer.training.initial import fill_vocabulary
 from yuriiformer.training.memory import simulate_update
-from yuriiformer.training.session import fill_vocabulary, train
+from yuriiformer.training.presets import preset
+from yuriiformer.training.session import train
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,15 @@ def test_every_place_says_the_same(tmp_path, capsys, rule, recompute):
     assert (costs.weights, costs.optimizer) == (simulated.weights, simulated.optimizer)
     if (rule, recompute) == ("verlet-ama", True):
         _what_a_person_reads(tmp_path, capsys, costs, counted)
+
+
+@pytest.mark.parametrize("rule", ["gd-table", "nesterov-lie-trotter", "verlet-ama"])
+def test_what_a_rule_adds(rule):
+    """`yurii rules` counts it from the equations, the plan from the model."""
+    config = preset("tinystories-small", rule).with_(vocab_size=50304)
+    model = count_parameters(config.model)
+    plain = count_parameters(replace(config.model, rule="gd-lie-trotter"))
+    assert model.beyond(plain) == extra_small(config.model.rule).total
 
 
 def _what_a_person_reads(tmp_path, capsys, costs, counted):

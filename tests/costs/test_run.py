@@ -10,11 +10,11 @@ import torch
 import yuriiformer as yf
 from tests.training.corpora import tales
 from yuriiformer.costs.run import run_costs
+from yuriiformer.training.initial import fill_vocabulary
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.saving import Saver
-from yuriiformer.training.session import fill_vocabulary
 
 
 @pytest.mark.parametrize(

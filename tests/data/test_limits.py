@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import zstandard
 
-from yuriiformer.data import records, sources, tokenizers
+from yuriiformer.data import pieces, records, sources
+from yuriiformer.data.pieces import LONG_RUN, short_runs
 from yuriiformer.data.prepare import prepare
 from yuriiformer.data.records import unpacked
 from yuriiformer.data.sources import Files
 from yuriiformer.data.splitting import cut_place
 from yuriiformer.data.tales.grammar import story
-from yuriiformer.data.tokenizers import GPT2, LONG_RUN, TrainedBPE, gpt2_tokenizer, short_runs
+from yuriiformer.data.tokenizers import GPT2, TrainedBPE, gpt2_tokenizer
 from yuriiformer.errors import DataError
 
 
@@ -88,8 +89,8 @@ def test_a_long_document_is_encoded_in_pieces_with_the_same_tokens(monkeypatch):
     trained = TrainedBPE.train([whole], 300)
     expected = trained.encode(whole)
     for size in (1, 7, 1000):
-        monkeypatch.setattr(tokenizers, "PIECE", size)
-        cut = list(tokenizers.pieces(whole))
+        monkeypatch.setattr(pieces, "PIECE", size)
+        cut = list(pieces.pieces(whole))
         assert "".join(cut) == whole
         assert len(cut) > len(whole) / (size + 20)
         assert trained.encode(whole) == expected

@@ -14,8 +14,8 @@ import torch
 import yuriiformer as yf
 from yuriiformer.errors import ConfigError
 from yuriiformer.lab.flow import Schedule, damping_of, read_flow
-from yuriiformer.lab.integrator import OrderLab
 from yuriiformer.lab.measured import integrator_text, summary, table
+from yuriiformer.lab.options import OrderLab
 from yuriiformer.lab.order import fit_order, measure, order_results
 from yuriiformer.lab.problems import quadratic, smooth
 from yuriiformer.lab.theory import affine_map

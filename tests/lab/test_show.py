@@ -19,9 +19,8 @@ from yuriiformer.lab.figures import (
     trajectories,
     write_lab_figures,
 )
+from yuriiformer.lab.options import ParticleLab, QuadraticLab
 from yuriiformer.lab.results import (
-    ParticleLab,
-    QuadraticLab,
     particle_results,
     quadratic_results,
 )

@@ -19,7 +19,7 @@ from yuriiformer.model.config import ModelConfig
 from yuriiformer.planning.devices import Device, find_device
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.planning.text import plan_page
-from yuriiformer.training.memory import Estimate, smallest
+from yuriiformer.training.estimate import MemoryEstimate, smallest
 from yuriiformer.training.presets import preset
 
 LARGE = Device("large", "a large one", 1e12, 1e12, 1e14, 1e15)
@@ -72,7 +72,7 @@ def test_a_plan_shares_the_model():
 
 
 def test_auto_is_what_fits():
-    whole = Estimate(config(), torch.bfloat16, 4).at(2).peak
+    whole = MemoryEstimate(config(), torch.bfloat16, 4).at(2).peak
     room = (0.9 * whole + Device.FIXED) / (1 - Device.SHARE)
     assert make_plan(config(), Circumstances(LARGE, gpus=4)).shards == 1
     tight = make_plan(config(), Circumstances(replace(LARGE, memory=room), gpus=4))
@@ -86,7 +86,7 @@ def test_the_fewest_devices_against_trying_all():
     given = config(vocab_size=4096)
 
     def peak(count: int) -> float:
-        estimate = Estimate(given, torch.float32, count, count)
+        estimate = MemoryEstimate(given, torch.float32, count, count)
         return estimate.at(min(2, estimate.own)).peak
 
     peaks = {count: peak(count) for count in range(1, 17)}
@@ -158,7 +158,7 @@ def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, layers, size,
     assert process.exitcode == 0
     found = json.loads(path.read_text())
     given = preset(name, rule).with_(n_layer=layers)
-    planned = Estimate(given, torch.bfloat16, size, shards).at(given.machine.micro_batch)
+    planned = MemoryEstimate(given, torch.bfloat16, size, shards).at(given.machine.micro_batch)
     peak = planned.passes.peak + planned.update.optimizer
     assert peak == pytest.approx(found["passes"], rel=0.05)
     parts = count_parameters(given.model)

@@ -14,8 +14,8 @@ from yuriiformer.config import Recipe, TrainConfig
 from yuriiformer.costs.flops import ModelWork, Work
 from yuriiformer.costs.run import Parameters
 from yuriiformer.planning.devices import Device
-from yuriiformer.planning.hours import Against, Blocks, Hours, MoreSeconds
-from yuriiformer.planning.plan import Disk, Fit, Plan
+from yuriiformer.planning.hours import Against, BlockCosts, Hours, MoreSeconds
+from yuriiformer.planning.plan import DeviceFit, Disk, Plan
 from yuriiformer.planning.text import aligned, device_table, plan_page, plan_table
 from yuriiformer.training.memory import Passes, StepMemory, Update
 
@@ -27,7 +27,7 @@ def plan() -> Plan:
     rule = yf.Rule("mine", label="Mine", equations="X = X + attn(X)\nX = X + mlp(X)")
     model = yf.ModelConfig(rule, n_layer=2, n_head=4, d_model=64, vocab_size=1000, context=128)
     work = Work(2e6, 4e6)
-    blocks = Blocks(1e12, GIB, GIB, GIB / 2, 0.004, 0.003)
+    blocks = BlockCosts(1e12, GIB, GIB, GIB / 2, 0.004, 0.003)
     return Plan(
         config=TrainConfig(model, Recipe(steps=1000, sequences=16)),
         device=Device("d", "Device", 16e9, 9e11, 1e13, 1.25e14),
@@ -42,7 +42,7 @@ def plan() -> Plan:
         memory=StepMemory(
             Update(GIB, GIB, 2 * GIB, 6 * GIB), Passes(3 * GIB, (5.25 * GIB, 4 * GIB, 4 * GIB))
         ),
-        fit=Fit(True, 14, None),
+        fit=DeviceFit(True, 14, None),
         time=Hours(
             0.4, False, 7000.0, 200.0, MoreSeconds(720.0, 180.0), 292.6, True, GIB / 2, GIB / 4
         ),
@@ -87,7 +87,7 @@ def test_the_page():
     ],
 )
 def test_whether_it_fits(fit, words):
-    given = replace(plan(), fit=Fit(*fit))
+    given = replace(plan(), fit=DeviceFit(*fit))
     assert line(plan_page(given), "fits").split(maxsplit=1)[1] == words
 
 
@@ -128,7 +128,7 @@ def test_the_table_lines_up():
     other = plan()
     rule = yf.Rule("another-rule", equations="X = X + attn(X)\nX = X + mlp(X)")
     model = replace(other.config.model, rule=rule)
-    other = replace(other, config=replace(other.config, model=model), fit=Fit(False, 0, None))
+    other = replace(other, config=replace(other.config, model=model), fit=DeviceFit(False, 0, None))
     lines = plan_table([plan(), other]).splitlines()
     head, first, second = lines[:3]
     assert len(first) == len(second) == len(head)

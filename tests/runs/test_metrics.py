@@ -9,6 +9,7 @@ import os
 import pytest
 
 from yuriiformer.errors import RunError
+from yuriiformer.reading import Each, count, number_or_text, problem_of
 from yuriiformer.runs import metrics as module
 from yuriiformer.runs.metrics import MetricsFile, cut_metrics, read_metrics
 
@@ -171,3 +172,22 @@ def test_syncing_reaches_the_disk(path, monkeypatch):
     file.sync()
     file.close()
     assert synced == [path.stat().st_ino]
+
+
+def test_records_have_a_form():
+    """Any value in the place of any part."""
+    form = {
+        "step": count,
+        **dict.fromkeys(("loss?", "val_loss?", "exact_loss?"), number_or_text),
+        **dict.fromkeys(("text_losses?", "lr?", "timing?"), Each(number_or_text)),
+        "coefficients?": Each([number_or_text]),
+    }
+    good = {"step": 1, "loss": 2.5, "val_loss": "nan", "lr": {"muon": 0.1}, "timing": {}}
+    good["coefficients"] = {"mu": [0.9, "inf"]}
+    odd = [None, True, 0, -1, 2.5, 2**70, "a", "", [], [1], [{"x": 1}], {}, {"x": 1}, {"x": "a"}]
+    odd += [{"x": [1]}, {"x": [None]}, {"x": {"y": 1}}]
+    data = [good, *odd, *({**good, key.rstrip("?"): value} for key in form for value in odd)]
+    data += [{name: good[name] for name in good if name != key} for key in good]
+    told = [isinstance(each, dict) and problem_of(each, form) == "" for each in data]
+    assert [module._is_record(each) for each in data] == told
+    assert 1 < sum(told) < len(told)

@@ -18,14 +18,34 @@ from tests.runs.test_checkpoint import flip_middle, go_on
 from tests.training.runs import StopAt, command, finish, metrics, outcome, small, tales
 from yuriiformer import files
 from yuriiformer.errors import CheckpointError, YuriiError
+from yuriiformer.files import remove_folder
 from yuriiformer.model import tensor_files
 from yuriiformer.runs import checkpoint
-from yuriiformer.runs.checkpoint import newest_whole, read_checkpoint, write_checkpoint
+from yuriiformer.runs.checkpoint import (
+    begin_checkpoint,
+    finish_checkpoint,
+    newest_whole,
+    part_of,
+    read_checkpoint,
+    saying,
+)
 from yuriiformer.training.session import train
 
 
 class StopError(Exception):
     """Stands for whatever may stop a save."""
+
+
+def write_checkpoint(
+    folder: Path, write: Callable[[Path], None], about: dict, keep: Path | None = None
+) -> None:
+    """What `Saver` does to write one."""
+    with saying(folder):
+        try:
+            write(begin_checkpoint(folder))
+            finish_checkpoint(folder, about, keep)
+        finally:
+            remove_folder(part_of(folder))
 
 
 def tiny(folder: Path, step: int, keep: Path | None) -> None:

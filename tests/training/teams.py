@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from yuriiformer.config import TrainConfig
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.session import Setting, resolve
+from yuriiformer.training.session import ResolvedRun, resolve
 from yuriiformer.training.sharding import make_model
 from yuriiformer.training.step import train_step
 
@@ -47,7 +47,7 @@ def divided(config: TrainConfig, parallel: str, shard_group: int | None = None) 
 
 def parts_of(
     config: TrainConfig, data: Path
-) -> tuple[Setting, YuriiFormer, torch.nn.Module, Optimizer]:
+) -> tuple[ResolvedRun, YuriiFormer, torch.nn.Module, Optimizer]:
     """What a run is put together from, without its folder: the setting, the model, the module that
     training calls, and the optimiser."""
     here = resolve(config, data)

@@ -16,10 +16,9 @@ from yuriiformer.costs.op_counter import Watcher
 from yuriiformer.methods import frugal
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.training import memory
+from yuriiformer.training.estimate import MemoryEstimate, largest
 from yuriiformer.training.memory import (
-    Estimate,
     StepMemory,
-    largest,
     simulate_passes,
     simulate_update,
     update_memory,
@@ -90,7 +89,7 @@ def test_what_is_kept_against_what_autograd_saves(recompute):
 
 
 def exact(given: TrainConfig, micro_batch: int, dtype: torch.dtype) -> None:
-    found = Estimate(given, dtype).at(micro_batch)
+    found = MemoryEstimate(given, dtype).at(micro_batch)
     whole = simulate(given, micro_batch, dtype, accumulates=True)
     assert (found.peak, found.passes.kept) == (whole.peak, whole.passes.kept)
     assert found.update == whole.update
@@ -103,7 +102,7 @@ def test_the_peak_of_a_single_micro_batch_too(rule):
     """Without earlier gradients the largest moment may move from the blocks to the tables."""
     given = config(rule, n_layer=4)
     given = replace(given, recipe=replace(given.recipe, sequences=3))
-    found = Estimate(given, torch.float32).at(3)
+    found = MemoryEstimate(given, torch.float32).at(3)
     assert found.peak == simulate(given, 3, torch.float32, accumulates=False).peak
 
 
@@ -228,4 +227,4 @@ def test_no_machine_holds_what_is_planned():
     """The paper's medium model at a micro-batch beyond this machine: no memory is taken."""
     given = yf.preset("openwebtext-medium", "nesterov-lie-trotter")
     given = replace(given, machine=replace(given.machine, micro_batch=480))
-    assert Estimate(given, torch.bfloat16).at(480).peak > 400e9
+    assert MemoryEstimate(given, torch.bfloat16).at(480).peak > 400e9

@@ -19,8 +19,8 @@ from yuriiformer.model.loss import mean_cross_entropy
 from yuriiformer.model.oracles import MLP, Attention, check_paper, layer_norm
 from yuriiformer.runs.checkpoint import read_checkpoint
 from yuriiformer.runs.metrics import read_metrics
+from yuriiformer.training.initial import fill_vocabulary
 from yuriiformer.training.presets import preset
-from yuriiformer.training.session import fill_vocabulary
 
 
 def test_nobody_reading_does_not_stop_it(tmp_path):
@@ -152,7 +152,7 @@ def test_an_oracle_that_cannot_be_planned_is_trained(tmp_path, monkeypatch, caps
 
 
 def test_a_rare_id_that_comes_late(tmp_path, monkeypatch):
-    monkeypatch.setattr("yuriiformer.training.session.LOOK", 1_000)
+    monkeypatch.setattr("yuriiformer.training.initial.LOOK", 1_000)
     tokens = (np.arange(5_000) % 60).astype("<u2")
     tokens.tofile(tmp_path / "val.bin")
     tokens[4_000] = 200

@@ -34,14 +34,14 @@ class Flags:
     """A run, a checkpoint, a model folder, an export, a GPT-2; without a run, --data is needed. Of
     a suite, every run that has finished: those that have all results are skipped."""
     checkpoint: Literal["best", "final", "last"] | None = None
-    """Which; the best by validation loss if not given."""
+    """Which of a run's checkpoints; the best by validation loss if not given."""
     tasks: tuple[str, ...] = ()
     """Tasks of lm-evaluation-harness: 'paper' (HellaSwag 10- and 0-shot, ARC-Easy 25- and 0-shot),
     NAME, or NAME@N for N examples before each question."""
     tasks_data: Path | None = None
     """Folder with local files of HellaSwag and ARC-Easy; the hub is asked if not given."""
     limit: int | None = None
-    """Only the first so many items of each task."""
+    """Only this many items of each task, the first ones."""
     batch_tokens: int = BATCH_TOKENS
     """Tokens of a batch of the tasks' texts: less needs less memory."""
     validation: bool = True

@@ -112,7 +112,7 @@ def _open_streams() -> None:
 def _complain(text: str) -> None:
     """One line, in which no file's name or content can move the cursor."""
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    with suppress(OSError, ValueError):  # nobody is reading
+    with suppress(OSError, ValueError):  # no reader
         print(f"yurii: {shown}", file=sys.stderr)
 
 

@@ -9,7 +9,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import partial, wraps
@@ -19,11 +20,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 import tyro
 
 from yuriiformer import __version__
-from yuriiformer.config import TrainConfig, is_whole, read_settings, some_fields
-from yuriiformer.errors import ConfigError, InputError, RuleError, YuriiError
+from yuriiformer.config import PARTS, TrainConfig, is_whole
+from yuriiformer.errors import ConfigError, InputError, RuleError, YuriiError, one_line
 from yuriiformer.files import claim_folder, read_json
 from yuriiformer.methods.references import get_rule
+from yuriiformer.methods.rule import Rule
 from yuriiformer.model.config import ModelConfig
+from yuriiformer.reading import (
+    MOST_BYTES,
+    MOST_TOML,
+    gunzipped,
+    parse_json,
+    parse_toml,
+    read_file,
+)
 from yuriiformer.training.presets import preset
 
 Flags = TypeVar("Flags")
@@ -192,6 +202,54 @@ class First:
     out: Path | None = None
     resume: bool = False
     init_from: str | None = None
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """What a configuration file says: JSON, TOML or YAML; also a run's ``config.json`` or an
+    archived run, which have a whole configuration in them."""
+    raw = read_file(path, ConfigError, MOST_TOML if path.suffix in KINDS else MOST_BYTES)
+    try:
+        data = _parsed(gunzipped(raw) if path.suffix == ".gz" else raw, path.suffix)
+    except (EOFError, zlib.error) as error:
+        raise ConfigError(f"{path} cannot be read: {one_line(error)}") from None
+    except (ValueError, RecursionError) as error:
+        kind = KINDS.get(path.suffix, "JSON")
+        raise ConfigError(f"{path} is not {kind}: {one_line(error)}") from None
+    found = data.get("config", data) if isinstance(data, dict) else data
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is no configuration: it holds no object")
+    return found
+
+
+def _parsed(raw: bytes, suffix: str) -> Any:
+    if suffix == ".toml":
+        return parse_toml(raw)
+    if suffix not in KINDS:
+        return parse_json(raw)
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise ConfigError("a YAML file needs the package 'pyyaml': write TOML or JSON") from None
+    try:
+        return yaml.safe_load(raw)
+    except yaml.YAMLError as error:
+        raise ValueError(one_line(error)) from None
+
+
+KINDS = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
+
+
+def some_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by their own names, whether they stand alone or within their part."""
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        if name in ("model", *PARTS) and isinstance(value, Mapping):
+            found |= value
+        else:
+            found[name] = value
+    if isinstance(found.get("rule"), Mapping):
+        found["rule"] = Rule.from_dict(found["rule"])
+    return found
 
 
 def base_config(first: First, usual: str, like: ModelConfig | None = None) -> TrainConfig:

@@ -141,7 +141,7 @@ def _to_config(flags: Flags, base: TrainConfig, rule: str | None) -> TrainConfig
     config = TrainConfig(model, flags.recipe, flags.validation, machine, base.output)
     if flags.data is not None:
         from yuriiformer.data.store import TokenStore
-        from yuriiformer.training.session import fill_vocabulary
+        from yuriiformer.training.initial import fill_vocabulary
 
         if flags.vocab_size is not None or flags.tokens is not None:
             raise ConfigError("--data tells the vocabulary and the tokens: leave those flags out")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from yuriiformer.data.sources import Files, Parts, Source, Tales, find_files, sk
 from yuriiformer.data.splitting import SplitBy
 from yuriiformer.data.store import facts_of
 from yuriiformer.errors import DataError, whole_number
+from yuriiformer.sizes import cores
 
 NAMED = 8  # skipped files
 
@@ -43,7 +43,7 @@ class Common:
     tokenizer.json of Hugging Face, or its folder)."""
     seed: int = 0
     """Decides which documents are validation (and, for tales, which stories are generated)."""
-    workers: int = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    workers: int = cores()
     """Processes; the result does not depend on it."""
     end_mark: Literal["after", "between"] = "after"
     """An end-of-text token after every document, or only between documents."""

@@ -47,7 +47,7 @@ class Flags:
     ignore_end: bool = False
     """Continue after an end of text."""
     checkpoint: Literal["best", "final", "last"] | None = None
-    """Which; the best by validation loss if not given."""
+    """Which of a run's checkpoints; the best by validation loss if not given."""
     data: Path | None = None
     """Prepared data, where the model does not have its tokeniser with it."""
     json: bool = False

@@ -25,7 +25,8 @@ from yuriiformer.comparison.arms import (
 )
 from yuriiformer.comparison.cluster import Cluster, cluster
 from yuriiformer.comparison.collect import collect
-from yuriiformer.comparison.folder import Request, RunSpec, SuiteFolder
+from yuriiformer.comparison.definition import Request, RunSpec
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.progress import RunProgress, SuiteDisplay, overall
 from yuriiformer.comparison.running import Launch, carry_out, local, printed
 from yuriiformer.comparison.study import Study, read_study
@@ -34,6 +35,7 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.errors import ConfigError, YuriiError, whole_number
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import terminal_table
+from yuriiformer.sizes import cores
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.stop import EXIT_CODE, Stopper
 
@@ -230,11 +232,6 @@ def _baseline(wanted: str | None, arms: Sequence[ArmSpec], suite: SuiteFolder) -
             return str(arm["slug"])
     known = ", ".join(dict.fromkeys(arm["slug"] for arm in entries))
     raise ConfigError(f"--baseline {wanted!r} is no arm; there are {known}")
-
-
-def cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _threads(flags: Flags) -> int | None:

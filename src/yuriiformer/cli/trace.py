@@ -53,7 +53,7 @@ class Flags:
     title: str = "Depth explorer"
     """Of the page."""
     checkpoint: Literal["best", "final", "last"] | None = None
-    """Which; the best by validation loss if not given."""
+    """Which of a run's checkpoints; the best by validation loss if not given."""
     data: Path | None = None
     """Prepared data: of the runs, if they were moved; or to trace a model without a run on."""
     json: bool = False

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from yuriiformer.costs.run import RunCosts
     from yuriiformer.runs.loading import LoadedModel
     from yuriiformer.training.journal import Display
-    from yuriiformer.training.session import Result, Setting
+    from yuriiformer.training.session import ResolvedRun, Result
     from yuriiformer.training.state import State
 
 PRESET = "tales-tiny"
@@ -111,7 +111,7 @@ def _open(model: str) -> LoadedModel:
     return open_model(model)
 
 
-def _print_plan(here: Setting) -> None:
+def _print_plan(here: ResolvedRun) -> None:
     """What ``yurii plan`` would say of this run with its data, on this machine."""
     from yuriiformer.planning.devices import this_machine, time_steps
     from yuriiformer.planning.plan import Circumstances, make_plan
@@ -211,6 +211,6 @@ def _end(result: Result, out: Path) -> int:
             f"stopped and saved at step {state.step}{best}{skipped}: --resume continues it"
         )
     if result.leads:
-        with suppress(OSError):  # the run's code counts, whether somebody reads or not
+        with suppress(OSError):  # the exit code matters even if nobody reads the output
             print("\n".join(lines), flush=True)
     return 0 if result.outcome == "finished" else EXIT_CODE

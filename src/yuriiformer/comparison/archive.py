@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from yuriiformer.comparison.archived_run import ENDING, pack_run, read_packed, unpack_run
-from yuriiformer.comparison.folder import DEFINITION, RunSpec, SuiteFolder
+from yuriiformer.comparison.definition import DEFINITION, RunSpec
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.hypotheses import StudyRecord
 from yuriiformer.comparison.study import grown
 from yuriiformer.errors import ConfigError, RunError

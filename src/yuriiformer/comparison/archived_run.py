@@ -148,7 +148,8 @@ def _content(run: Run) -> dict[str, Any]:
             saved[part] = {key: value for key, value in saved[part].items() if key != place}
     curves = run.curves
     kept = _kept(curves)
-    moments = _moments(len(curves.coefficients))
+    moments = curves.coefficients
+    chosen = np.unique(np.linspace(0, max(len(moments) - 1, 0), MOMENTS).astype(int))
     records = {
         "step": curves.step[kept].tolist(),
         "loss": _texts(curves.loss[kept]),
@@ -158,7 +159,7 @@ def _content(run: Run) -> dict[str, Any]:
         "val_step": curves.val_step.tolist(),
         "val_loss": _texts(curves.val_loss),
         "exact": None if curves.exact is None else [curves.exact[0], *_texts([curves.exact[1]])],
-        **_coefficients([curves.coefficients[i] for i in moments]),
+        **_coefficients([moments[i] for i in chosen if i < len(moments)]),
     }
     if curves.texts:  # only then: archives of other runs stay as they are
         texts = curves.texts.items()
@@ -182,11 +183,6 @@ def _kept(curves: Curves) -> Any:
     chosen[-1] = True
     chosen |= np.isin(curves.step, curves.val_step)
     return np.flatnonzero(chosen)
-
-
-def _moments(count: int) -> list[int]:
-    chosen = np.unique(np.linspace(0, max(count - 1, 0), MOMENTS).astype(int))
-    return [int(i) for i in chosen if i < count]
 
 
 def _texts(values: Any) -> list[Any]:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from yuriiformer.comparison.arms import split_words
-from yuriiformer.comparison.folder import RunSpec, SuiteFolder
+from yuriiformer.comparison.definition import RunSpec
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.running import Job, Launch, command
 from yuriiformer.errors import ConfigError, RunError, one_line
 from yuriiformer.files import read_json, write_json

@@ -7,7 +7,6 @@ in its cache.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import sys
@@ -17,11 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from yuriiformer.comparison.folder import RunSpec, SuiteFolder
+from yuriiformer.comparison.definition import RunSpec
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.running import LOOK_EVERY, Job, LocalJob, last_words
 from yuriiformer.errors import RunError
 from yuriiformer.evaluation.evaluate import is_evaluated
 from yuriiformer.evaluation.local_tasks import TaskSpec
+from yuriiformer.files import lock_file
+from yuriiformer.sizes import cores
 from yuriiformer.training.stop import Stopper
 
 
@@ -100,16 +102,14 @@ def _missing(run: RunSpec) -> str:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One evaluation of a suite at a time; training may go on meanwhile."""
+    """One evaluation of a suite at a time; training may continue meanwhile."""
     try:
-        handle = os.open(folder / ".evaluating", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        lock = lock_file(folder / ".evaluating")
     except OSError as error:
         raise RunError(f"{folder} cannot be written: {error}") from None
-    with os.fdopen(handle, "wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"another process is evaluating the suite {folder}") from None
+    if lock is None:
+        raise RunError(f"another process is evaluating the suite {folder}")
+    with lock:
         yield
 
 
@@ -140,8 +140,7 @@ def _carry_out(
 def _start(run: RunSpec, asked: Asked, jobs: int, slot: int) -> Job:
     folder = os.path.abspath(run.folder.path)
     words = [sys.executable, "-m", "yuriiformer", "evaluate", folder]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    environment = {"OMP_NUM_THREADS": str(max(1, (cores or 1) // jobs))}
+    environment = {"OMP_NUM_THREADS": str(max(1, cores() // jobs))}
     if asked.gpus:
         environment["CUDA_VISIBLE_DEVICES"] = asked.gpus[slot % len(asked.gpus)]
     words += ["--checkpoint", asked.checkpoint, *asked.flags]

@@ -10,130 +10,23 @@ failures.json                 runs whose last attempt failed, and why
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from yuriiformer.comparison.archived_run import ENDING
 from yuriiformer.comparison.arms import ArmSpec, check_names
-from yuriiformer.comparison.study import HYPOTHESIS, Metric, Study, grown
+from yuriiformer.comparison.definition import DEFINITION, Request, RunSpec, history_entry, of_seed
+from yuriiformer.comparison.study import Study, grown
 from yuriiformer.config import TrainConfig, differences
 from yuriiformer.display.columns import printable
 from yuriiformer.errors import ConfigError, RunError, YuriiError, one_line
 from yuriiformer.files import claim_folder, lock_file, read_json, write_json
-from yuriiformer.reading import (
-    Each,
-    count,
-    file_name,
-    one_of,
-    path_text,
-    plain_text,
-    read_object,
-)
-from yuriiformer.runs.checkpoint import FINAL, MANIFEST
-from yuriiformer.runs.folder import RunFolder
+from yuriiformer.reading import path_text, read_object
 
 FORMAT = 1
 SUITE = "suite.json"
-ARM: dict[str, Any] = {"slug": file_name, "label": plain_text, "rule?": str, "settings?": dict}
-STUDY: dict[str, Any] = {
-    "definition": {
-        "title": plain_text,
-        "question": str,
-        "preset": file_name,
-        "metric": one_of(*get_args(Metric)),
-        "settings": dict,
-        "baseline": (str, None),
-        "families": Each(str),
-        "seeds": [int],
-        "arms": [{"label": plain_text}],
-        "hypotheses": [HYPOTHESIS],
-    },
-    "history": [
-        {
-            "finished": count,
-            "arms": [plain_text],
-            "seeds": [int],
-            "hypotheses": [plain_text],
-            "text": str,
-        }
-    ],
-}
-DEFINITION: dict[str, Any] = {  # the form of suite.json, and of what an archive keeps of it
-    "format": int,
-    "preset": file_name,  # it names files of a report
-    "threads?": (count, None),
-    "baseline?": (str, None),
-    "data": {"folder?": path_text},
-    "init_from?": (path_text, None),
-    "arms": [ARM],
-    "seeds": [int],
-    "commands?": [str],
-    "study?": STUDY,
-}
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """One run of a suite."""
-
-    slug: str
-    label: str
-    seed: int
-    suite: Path
-    steps: int
-    init_from: str | None = None  # the model that it begins from
-
-    @property
-    def name(self) -> str:
-        return f"{self.slug}/seed-{self.seed}"
-
-    @property
-    def folder(self) -> RunFolder:
-        return RunFolder(self.suite / "runs" / self.name)
-
-    @property
-    def config_file(self) -> Path:
-        return self.suite / "configs" / f"{self.name}.json"
-
-    @property
-    def log(self) -> Path:
-        return self.suite / "logs" / f"{self.name}.log"
-
-    @property
-    def archived(self) -> Path:
-        """The file of a run that was finished in the archive that the suite began from."""
-        return self.suite / "archived" / f"{self.name}{ENDING}"
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run is archived, or its final model exists, which a run writes last."""
-        if self.archived.exists():
-            return True
-        try:
-            found = read_json(self.folder.checkpoints / FINAL / MANIFEST)
-            return int(found["about"]["step"]) >= self.steps
-        except (ValueError, KeyError, TypeError):
-            return False
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a suite is asked to run. ``common`` settings are every arm's. In ``init_from``, the
-    model that runs begin from, ``{seed}`` stands for the run's seed."""
-
-    preset: str
-    arms: Sequence[ArmSpec]
-    seeds: Sequence[int]
-    data: Mapping[str, Any]
-    common: Mapping[str, Any] = field(default_factory=dict)
-    threads: int | None = None
-    baseline: str | None = None
-    study: Study | None = None
-    init_from: str | None = None
 
 
 def _begun(folder: Path) -> bool:
@@ -225,7 +118,7 @@ class SuiteFolder:
         for seed in request.seeds:  # all arms of a seed first, so that arms can be compared early
             for arm in arms:
                 config = arm.config(request.preset, seed, {"threads": threads})
-                model = _of_seed(request.init_from, seed)
+                model = of_seed(request.init_from, seed)
                 run = RunSpec(arm.slug, arm.label, seed, self.path, config.recipe.steps, model)
                 self._check_config(run, config)
                 runs.append((run, config))
@@ -258,7 +151,7 @@ class SuiteFolder:
         found = []
         for seed in saved["seeds"]:
             for arm in saved["arms"]:
-                model = _of_seed(saved.get("init_from"), seed)
+                model = of_seed(saved.get("init_from"), seed)
                 run = RunSpec(arm["slug"], arm["label"], seed, self.path, 0, model)
                 if run.config_file.exists():
                     found.append(replace(run, steps=self._stored(run).recipe.steps))
@@ -283,7 +176,7 @@ class SuiteFolder:
             return None
         now = study.definition()
         if not self.exists:
-            return {"definition": now, "history": [_entry(study.text, 0, now)]}
+            return {"definition": now, "history": [history_entry(study.text, 0, now)]}
         if before is None:
             raise ConfigError(f"{self.path} was begun without a study: choose another --out")
         try:
@@ -296,7 +189,7 @@ class SuiteFolder:
         if not any(added.values()):
             return dict(before)
         finished = sum(run.finished for run in self.runs())
-        entry = _entry(study.text, finished, added)
+        entry = history_entry(study.text, finished, added)
         return {"definition": now, "history": [*before["history"], entry]}
 
     def _check_preset(self, saved: Mapping[str, Any], request: Request) -> None:
@@ -342,19 +235,3 @@ class SuiteFolder:
                 f"({', '.join(words)}): give "
                 "this one another label (--arm 'LABEL: rule=...') or choose another --out"
             )
-
-
-def _of_seed(init_from: str | None, seed: int) -> str | None:
-    return None if init_from is None else init_from.replace("{seed}", str(seed))
-
-
-def _entry(text: str, finished: int, added: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of the history: what was added, and how many runs had finished by then."""
-    return {
-        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "finished": finished,
-        "arms": [arm["label"] for arm in added["arms"]],
-        "seeds": list(added["seeds"]),
-        "hypotheses": [each["claim"] for each in added["hypotheses"]],
-        "text": text,
-    }

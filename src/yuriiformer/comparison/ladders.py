@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from yuriiformer.comparison.scaling_laws import Floats
+from yuriiformer.display.curves import Floats
 
 if TYPE_CHECKING:
     from yuriiformer.comparison.outcomes import Arm, Comparison

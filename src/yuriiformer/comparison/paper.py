@@ -8,16 +8,15 @@ that began from a trained model have no figure.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from yuriiformer.config import Machine, TrainConfig, differences
 from yuriiformer.data.paper_corpora import CORPORA, DataMatch, match_data
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
+from yuriiformer.files import packaged_table
 from yuriiformer.methods.catalog import BASELINE, paper
 from yuriiformer.methods.rule import Rule
 from yuriiformer.training.presets import preset
@@ -61,8 +60,7 @@ class PaperFigure:
 
 @cache
 def _data() -> dict[str, Any]:
-    text = (files("yuriiformer.comparison") / "paper_figures.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return packaged_table("comparison/paper_figures.toml")
 
 
 def paper_presets() -> tuple[str, ...]:

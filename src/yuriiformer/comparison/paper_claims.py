@@ -6,16 +6,15 @@ figures belong beside; an arm that was not run leaves it undecided.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
 from yuriiformer.comparison.study import Hypothesis
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
+from yuriiformer.files import packaged_table
 from yuriiformer.methods.catalog import paper
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ class Claim(Hypothesis):
 @cache
 def paper_claims() -> tuple[Claim, ...]:
     """All of them, in the order of the table."""
-    text = (files("yuriiformer.comparison") / "paper_claims.toml").read_text(encoding="utf-8")
-    return tuple(claim for entry in tomllib.loads(text)["claims"] for claim in _claims(entry))
+    entries = packaged_table("comparison/paper_claims.toml")["claims"]
+    return tuple(claim for entry in entries for claim in _claims(entry))
 
 
 def _claims(entry: dict[str, Any]) -> list[Claim]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from yuriiformer.comparison.folder import RunSpec
+from yuriiformer.comparison.definition import RunSpec
 from yuriiformer.display.columns import duration
 from yuriiformer.runs.metrics import MetricsTail
 

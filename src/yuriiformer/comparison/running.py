@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from yuriiformer.comparison.folder import RunSpec, SuiteFolder
-from yuriiformer.comparison.progress import RunProgress
+from yuriiformer.comparison.definition import RunSpec
+from yuriiformer.comparison.folder import SuiteFolder
+from yuriiformer.comparison.progress import RunProgress, SuiteDisplay
 from yuriiformer.training.stop import EXIT_CODE, PARENT, Stopper
 
 LOOK_EVERY = 0.3  # seconds
@@ -33,18 +34,11 @@ class Job(Protocol):
         """Ask it to save and leave."""
 
 
-class SuiteListener(Protocol):
-    """Receives the progress of the runs and remarks."""
-
-    def show(self, runs: Sequence[RunProgress]) -> None: ...
-    def say(self, text: str) -> None: ...
-
-
 Launch = Callable[[RunSpec, int], Job]
 
 
 def command(run: RunSpec, data: Path, processes: int = 1, *, nodes: int = 1) -> list[str]:
-    """The command that begins or resumes a run, with so many processes on each node."""
+    """The command that begins or resumes a run, with ``processes`` processes on each node."""
     paths = [os.path.abspath(path) for path in (run.config_file, data, run.folder.path)]
     train = ["train", "--config", paths[0], "--data", paths[1], "--out", paths[2], "--resume"]
     train += [] if run.init_from is None else ["--init-from", run.init_from]
@@ -98,7 +92,7 @@ def carry_out(
     runs: Sequence[RunSpec],
     launch: Launch,
     jobs: int,
-    listener: SuiteListener,
+    listener: SuiteDisplay,
     stopper: Stopper,
 ) -> list[RunProgress]:
     """Run what is not finished, ``jobs`` at a time, until all are or a signal comes."""
@@ -131,7 +125,7 @@ def _waits(progress: RunProgress) -> bool:
 
 
 def _collect(
-    suite: SuiteFolder, slots: dict[int, tuple[RunProgress, Job]], listener: SuiteListener
+    suite: SuiteFolder, slots: dict[int, tuple[RunProgress, Job]], listener: SuiteDisplay
 ) -> None:
     """Free the slots of runs that have ended."""
     for slot, (progress, job) in list(slots.items()):
@@ -148,7 +142,7 @@ def _start(
     slots: dict[int, tuple[RunProgress, Job]],
     launch: Launch,
     jobs: int,
-    listener: SuiteListener,
+    listener: SuiteDisplay,
 ) -> None:
     """Fill the free slots. A run that another process is training is waited for."""
     for progress in filter(_waits, seen):
@@ -169,7 +163,7 @@ def _start(
         slots[free] = (progress, launch(progress.run, free))
 
 
-def _end(suite: SuiteFolder, progress: RunProgress, code: int, listener: SuiteListener) -> None:
+def _end(suite: SuiteFolder, progress: RunProgress, code: int, listener: SuiteDisplay) -> None:
     run = progress.run
     if code == 0 and run.finished:
         progress.end("finished")

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from yuriiformer.comparison.ladders import COUNTS, Family, Rung, families, grow_together, refusal
-from yuriiformer.comparison.scaling_laws import ComputeLaws, Floats, fit_compute, fit_sizes
+from yuriiformer.comparison.scaling_laws import ComputeLaws, fit_compute, fit_sizes
 from yuriiformer.comparison.scaling_results import Estimate, Fit, Gain, Scaling, Target
+from yuriiformer.display.curves import Floats
 
 if TYPE_CHECKING:
     from yuriiformer.comparison.outcomes import Comparison

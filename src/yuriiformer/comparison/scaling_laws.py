@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from yuriiformer.display.curves import Floats
+
 HUBER = 0.01  # nats: about two standard deviations of a seed at the sizes of a CPU
 LEAST, MOST = 0.005, 3.0  # of an exponent
 ROUNDS = 15  # of reweighting

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from yuriiformer.comparison.ladders import Family
-from yuriiformer.comparison.scaling_laws import ComputeLaws, Floats, SizeLaws
+from yuriiformer.comparison.scaling_laws import ComputeLaws, SizeLaws
+from yuriiformer.display.curves import Floats
 
 LEVEL = (2.5, 97.5)  # of an interval, in percent
 

@@ -108,7 +108,7 @@ def t_test(
 
 def detectable(differences: Sequence[float], comparisons: int = 1) -> float | None:
     """The smallest true mean that n differences with this spread show with probability 0.8, among
-    so many comparisons (at the level of Holm's first step, the strictest)."""
+    ``comparisons`` of them (at the level of Holm's first step, the strictest)."""
     n = len(differences)
     if n < 2:
         return None

@@ -38,6 +38,10 @@ class Parameters:
         tables = self.token_table + self.positions + self.start_tables
         return tables + self.attention + self.mlp + self.norms + self.coefficients
 
+    def beyond(self, other: Parameters) -> int:
+        """How many more than another model's, without positions (the paper's convention)."""
+        return self.all - self.positions - (other.all - other.positions)
+
 
 @cache
 def count_parameters(config: ModelConfig, *, split_fused: bool = False) -> Parameters:
@@ -123,7 +127,7 @@ class RunCosts:
 
 
 def run_costs(config: TrainConfig, train_tokens: int) -> RunCosts:
-    """Of a run whose vocabulary is known, on so many tokens of training data."""
+    """The costs of a run whose vocabulary is known."""
     recipe = config.recipe
     parameters = count_parameters(config.model)
     order = BatchOrder(train_tokens, config.model.context, recipe.sequences, recipe.seed)

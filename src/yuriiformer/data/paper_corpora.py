@@ -26,7 +26,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Printed:
-    """A count as the paper prints it: rounded to so many."""
+    """A count as the paper prints it; ``rounded`` is the unit it is rounded to."""
 
     value: int
     rounded: int

@@ -131,7 +131,7 @@ def prepare(
         settings: all of them as one object.
         workers: processes; the result does not depend on it.
         restart: discard an unfinished preparation of this folder.
-        report: is told of progress.
+        report: called with the progress.
         fields: of `Settings`, each by its name: ``tokenizer="bpe:2048"``.
     """
     source = _source(source)
@@ -259,7 +259,7 @@ def _write_all(
         if report:
             report(progress, chunk.done, total)
     partial.commit()
-    whole = settings.val_fraction == 1  # then it is meant
+    whole = settings.val_fraction == 1  # then an empty training split is intended
     if not (progress.val if whole else progress.train).documents:
         raise _no_training_text(progress.val.documents)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from yuriiformer.data.pieces import is_long, pieces, short_runs
 from yuriiformer.errors import DataError
 from yuriiformer.files import read_json
 
@@ -61,7 +61,7 @@ def padded(vocab_size: int) -> int:
 
 
 def check_ids(real: int, tokenizer: Tokenizer) -> None:
-    """That a model of so many real ids has those of the tokeniser."""
+    """That a model with ``real`` ids has those of the tokeniser."""
     if real not in (tokenizer.vocab_size, padded(tokenizer.vocab_size)):
         raise DataError(
             f"the model has {real} token ids, but the tokeniser {tokenizer.name} has "
@@ -206,12 +206,12 @@ class TrainedBPE(FastTokenizer):
         self.name = f"bpe:{self.vocab_size}"
 
     def encode_batch(self, documents: Sequence[str]) -> list[Tokens]:
-        if not any(len(each) > PIECE or _has_long_run(each) for each in documents):
+        if not any(map(is_long, documents)):
             return super().encode_batch(documents)
         return [self._encode(document) for document in documents]
 
     def _encode(self, document: str) -> Tokens:
-        """Piece by piece: the library takes a hundred times the memory of what it is given."""
+        """Piece by piece, which takes less memory."""
         tokens = [super(TrainedBPE, self).encode_batch(short_runs(p)) for p in pieces(document)]
         return np.concatenate(list(itertools.chain.from_iterable(tokens)))
 
@@ -233,48 +233,6 @@ class TrainedBPE(FastTokenizer):
         texts = (run for each in documents for piece in pieces(each) for run in short_runs(piece))
         inner.train_from_iterator(texts, trainer)
         return cls(inner, int(inner.token_to_id(END_OF_TEXT) or 0))
-
-
-PIECE = 2**18  # characters
-_BEFORE_SPACE = re.compile(r"\S(?=[ \n])")
-
-
-def pieces(document: str) -> Iterator[str]:
-    """A document in pieces, cut in front of white space. No token of a byte-level BPE spans such a
-    place, so the tokens are those of the whole document."""
-    start = 0
-    while len(document) - start > PIECE:
-        match = _BEFORE_SPACE.search(document, start + PIECE)
-        if match is None:
-            break
-        yield document[start : match.end()]
-        start = match.end()
-    yield document[start:]
-
-
-LONG_RUN = 4096  # characters of one kind; the library's time grows with the square of a word
-_RUNS = re.compile(r"[^\W\d_]++|\d++|(?:[^\w\s]|_)++|\s++")
-
-
-def short_runs(document: str) -> list[str]:
-    """A document in pieces that hold no run of letters, digits, signs or spaces longer than
-    `LONG_RUN`: almost always the document itself."""
-    if not _has_long_run(document):
-        return [document]
-    cuts = [0]
-    for run in _RUNS.finditer(document):
-        cuts += range(run.start() + LONG_RUN, run.end(), LONG_RUN)
-    return [document[one:two] for one, two in itertools.pairwise([*cuts, len(document)])]
-
-
-def _has_long_run(document: str) -> bool:
-    """Whether there may be one: it would fill one of these windows."""
-    half = LONG_RUN // 2
-    for start in range(0, len(document) - half + 1, half):
-        match = _RUNS.match(document, start)
-        if match is not None and match.end() >= start + half:
-            return True
-    return False
 
 
 def find_fast_tokenizer(path: Path) -> FastTokenizer:

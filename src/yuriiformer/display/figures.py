@@ -71,7 +71,7 @@ def is_empty(figure: Figure) -> bool:
 
 def save_figure(figure: Figure, path: Path, **options: Any) -> Path:
     """Write a figure, the path's ending saying in which format; the same figure gives the same
-    bytes. A letter that the font has not is a box, without a warning."""
+    bytes. A letter that the font lacks is drawn as a box, without a warning."""
     if path.suffix.lower() not in FORMATS:
         raise YuriiError(f"{str(path)!r}: a figure is written as {', '.join(FORMATS)}")
     metadata = METADATA.get(path.suffix.lower())

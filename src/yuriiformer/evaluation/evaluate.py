@@ -215,7 +215,7 @@ def evaluate(
         validation: whether to measure the validation loss: ``["validation"]["exact"]["loss"]``.
         tasks: of lm-evaluation-harness: ``"paper"``, ``"NAME"`` or ``"NAME@SHOTS"``.
         tasks_data: a folder with local files of HellaSwag and ARC-Easy.
-        limit: only the first so many items of each task.
+        limit: only this many items of each task, the first ones.
         data: prepared data, where they are not the run's own or were moved.
         out: a folder; ``evaluation`` in the run's if not given.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.

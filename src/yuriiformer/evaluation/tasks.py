@@ -49,7 +49,7 @@ def run_tasks(
     """Each task's result, as soon as it is there, of any model of the harness.
 
     Args:
-        limit: only the first so many items of a task.
+        limit: only this many items of a task, the first ones.
         tasks_data: a folder of local files; without it the harness loads from the hub.
         begin: called with each task before its texts are made.
     """

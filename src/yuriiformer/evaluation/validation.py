@@ -38,7 +38,7 @@ BITS_PER_BYTE = (
 
 
 def silent(done: int, total: int) -> None:
-    """Nobody is told how far it is."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True)

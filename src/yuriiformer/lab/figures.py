@@ -31,7 +31,7 @@ from yuriiformer.display.figures import (
 
 Data = Mapping[str, Any]
 COLUMNS = 4  # panels side by side
-DIRECT = 9  # up to so many lines are named at their ends
+DIRECT = 9  # lines that are named at their ends; more get a legend
 LOWEST = -26.0  # powers of ten: below are squares of rounding
 
 

@@ -3,63 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from yuriiformer.errors import ConfigError, whole_number
 from yuriiformer.lab.flow import Flow, Schedule, Streams
+from yuriiformer.lab.options import OrderLab
 from yuriiformer.lab.problems import Problem
 from yuriiformer.lab.run import first_streams
 from yuriiformer.methods.interpreter import run_rule
 from yuriiformer.methods.rule import Rule
-
-FEWEST = 4  # step sizes to fit an order to
-MOST_BLOCKS = 20_000
-STIFF, LONG = 100.0, 1000.0  # beyond them the reference takes long
-
-
-@dataclass(frozen=True)
-class OrderLab:
-    """A smooth function, the flow on it and the step sizes.
-
-    Args:
-        damping: a of the accelerated flow, for the order; schedules of a rule's own stay.
-        time: the flow is followed from t = time/2 for this long.
-        blocks: how many blocks take that time: one step size for each.
-        step: the step of the geometric measures.
-        drift_time: over which energy is watched.
-    """
-
-    dim: int = 3
-    damping: float = 0.5
-    time: float = 2.0
-    blocks: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048)
-    step: float = 0.25
-    drift_time: float = 100.0
-    given: Mapping[str, float] = field(default_factory=dict)
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for number in self.blocks:
-            whole_number("--blocks", number, 1)
-        if len(set(self.blocks)) < FEWEST:
-            raise ConfigError(f"--blocks needs {FEWEST} different numbers or more to fit an order")
-        if not 0 <= self.damping <= STIFF:
-            raise ConfigError(f"--damping must be from 0 to {STIFF:g}, not {self.damping:g}")
-        for name in ("time", "step", "drift_time"):
-            value = getattr(self, name)
-            if not 0 < value <= LONG:
-                flag = name.replace("_", "-")
-                raise ConfigError(f"--{flag} must be above 0 and at most {LONG:g}, not {value:g}")
-        if max(*self.blocks, self.drift_time / self.step) > MOST_BLOCKS:
-            raise ConfigError(
-                f"more than {MOST_BLOCKS:,} blocks: give fewer --blocks, a larger --step or a "
-                "shorter --drift-time"
-            )
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ rule and compares.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from yuriiformer.files import packaged_table
 from yuriiformer.methods.catalog import rules
 from yuriiformer.methods.rule import Rule
 
@@ -23,8 +22,7 @@ CONSISTENT = 0.5  # an order below it: the error does not vanish with the step
 @cache
 def table() -> Mapping[str, Mapping[str, Any]]:
     """By rule; what has no meaning for a rule is left out."""
-    text = (files("yuriiformer.lab") / "measured.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return packaged_table("lab/measured.toml")
 
 
 def summary(found: Mapping[str, Any]) -> dict[str, Any]:

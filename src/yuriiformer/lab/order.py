@@ -19,8 +19,9 @@ from torch import Tensor
 
 from yuriiformer.lab.flow import Schedule, damping_of, read_flow, settle
 from yuriiformer.lab.geometry import geometry_of
-from yuriiformer.lab.integrator import FEWEST, Integrator, OrderLab, first_velocity, short
+from yuriiformer.lab.integrator import Integrator, first_velocity, short
 from yuriiformer.lab.measured import CONSISTENT, EXACT
+from yuriiformer.lab.options import FEWEST, OrderLab
 from yuriiformer.lab.problems import Problem, smooth
 from yuriiformer.methods.rule import Rule
 

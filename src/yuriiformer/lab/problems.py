@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from yuriiformer.errors import ConfigError, whole_number
+from yuriiformer.lab.options import Pull, QuadraticSplit
 from yuriiformer.lab.setting import SHIFT
 from yuriiformer.model.energies import Function, interaction_gradient, log_partition
-
-QuadraticSplit = Literal["even", "spectrum", "shifted"]
-Pull = Literal["gradient", "attention"]
 
 WORST = 1e12  # condition number: beyond it, float64 cannot resolve the flattest direction
 RADIUS, STIFFNESS = 2.0, 0.5  # of the ring that keeps the particles together

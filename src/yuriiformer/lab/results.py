@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -12,19 +12,18 @@ from torch import Tensor
 
 from yuriiformer.errors import ConfigError, whole_number
 from yuriiformer.lab import theory as lab_theory
+from yuriiformer.lab.options import ParticleLab, QuadraticLab
 from yuriiformer.lab.problems import (
     RADIUS,
     STIFFNESS,
     Problem,
-    Pull,
     Quadratic,
-    QuadraticSplit,
     clusters,
     particles,
     quadratic,
 )
 from yuriiformer.lab.run import Trajectory, trajectory
-from yuriiformer.lab.setting import Constants, Setting, setting
+from yuriiformer.lab.setting import Setting, setting
 from yuriiformer.lab.theory import Theory, bias_order, fit_rate, theory, tune
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.energies import log_interaction_energy
@@ -32,38 +31,6 @@ from yuriiformer.model.energies import log_interaction_energy
 FRAMES = 200  # positions of particles that are kept, at most
 THEORY, TUNED = 500, 32  # dimensions up to which matrices are worked out, and searched over
 NEAR = 1e-9  # of the problem's size: a limit nearer than this counts as the minimum
-
-
-@dataclass(frozen=True)
-class QuadraticLab:
-    """A quadratic and how the rules run on it."""
-
-    condition: float = 100.0
-    dim: int = 2
-    split: QuadraticSplit = "even"
-    steps: int = 300
-    step_size: float | None = None
-    coefficients: Constants = "classical"
-    tune: bool = False
-    given: Mapping[str, float] = field(default_factory=dict)
-    norm: bool = False
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class ParticleLab:
-    """Particles and how the rules run on them. ``distance``: tokens nearer than this are of one
-    cluster."""
-
-    tokens: int = 32
-    dim: int = 2
-    oracle: Pull = "gradient"
-    steps: int = 200
-    step_size: float = 0.05
-    distance: float = 0.3
-    given: Mapping[str, float] = field(default_factory=dict)
-    norm: bool = False
-    seed: int = 0
 
 
 def quadratic_results(chosen: Sequence[Rule], options: QuadraticLab) -> dict[str, Any]:
@@ -99,7 +66,7 @@ def _on_quadratic(rule: Rule, problem: Quadratic, options: QuadraticLab) -> dict
         given=options.given,
     )
     tuned = None
-    if options.tune and not options.norm:
+    if options.tune:
         before = setup
         setup = tune(problem, rule, setup, h=options.step_size, keep=options.given)
         tuned = setup is not before

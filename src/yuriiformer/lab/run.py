@@ -7,16 +7,15 @@ known function and, unless asked for, without LN_v.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 import torch
 from torch import Tensor
 
 from yuriiformer.errors import ConfigError, did_you_mean
+from yuriiformer.files import packaged_table
 from yuriiformer.lab.problems import Problem
 from yuriiformer.lab.setting import FAR, Setting, starts
 from yuriiformer.methods.interpreter import run_rule, unit
@@ -35,8 +34,7 @@ class Trajectory:
 
 @cache
 def default_rules(problem: str) -> tuple[str, ...]:
-    text = (files("yuriiformer.lab") / "lab.toml").read_text(encoding="utf-8")
-    return tuple(tomllib.loads(text)[problem])
+    return tuple(packaged_table("lab/lab.toml")[problem])
 
 
 def named_rules(names: Sequence[str]) -> list[Rule]:

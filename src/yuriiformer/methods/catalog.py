@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 
 from yuriiformer.errors import UnknownRuleError
-from yuriiformer.methods.named import Catalog
-from yuriiformer.methods.rule import Rule
+from yuriiformer.methods.rule import Catalog, Rule
 
 UNCLEAR = (
     "The paper prints IMEX results under the labels AMA and MAM without saying which order each "

@@ -31,7 +31,7 @@ LARGE = 2**18  # numbers in a stream: below that, computing again takes longer t
 ORIGIN = "_yurii_origin"  # attribute of a tensor that can be made again: (its run, its line)
 
 
-class Run:
+class SegmentRun:
     """One run of a segment, which can be repeated."""
 
     __slots__ = ("__weakref__", "code", "inputs", "norms", "values")
@@ -58,7 +58,7 @@ def origin(tensor: Any) -> Any:
 
 
 def again(place: Any) -> Any:
-    if isinstance(place, Run):
+    if isinstance(place, SegmentRun):
         return torch.empty(0)
     if isinstance(place, tuple):
         made, line = place
@@ -77,7 +77,7 @@ class _Segment(torch.autograd.Function):
     """One segment of the inputs ``names``; after them come the gains of its norms."""
 
     @staticmethod
-    def forward(ctx: Any, own: Run, names: tuple[str, ...], *tensors: Tensor) -> Any:
+    def forward(ctx: Any, own: SegmentRun, names: tuple[str, ...], *tensors: Tensor) -> Any:
         inputs = {**own.inputs, **dict(zip(names, tensors, strict=False))}
         values = run(own.code, inputs, own.norms)
         # The run is released with what is saved, so ctx itself only points to it.
@@ -96,7 +96,7 @@ class _Segment(torch.autograd.Function):
                 "second derivatives need everything that the forward pass computed: run it under "
                 "torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)"
             )
-        own: Run = ctx.run()
+        own: SegmentRun = ctx.run()
         needs = ctx.needs_input_grad[2:]
         wanted = frozenset(n for n, need in zip(ctx.names, needs, strict=False) if need)
         back = Backwards(own.code, own.again(), own.norms, wanted)
@@ -145,8 +145,8 @@ def can_overwrite(streams: Mapping[str, Tensor]) -> bool:
 
 
 def can_be_frugal(program: Program, streams: Mapping[str, Tensor]) -> bool:
-    """Whether there is something to save, and a backward pass that nobody else has plans for: a
-    compiler, activation checkpointing, other users of the hooks, transformations of functions."""
+    """Whether there is something to save, and nothing else changes the backward pass: a compiler,
+    activation checkpointing, other users of the hooks, transformations of functions."""
     return (
         torch.is_grad_enabled()
         and not torch.compiler.is_compiling()
@@ -170,7 +170,7 @@ def _run_segment(
         plain: Tensor | None = run_segment(segment, values, functions(norms))
         return plain
     gains = [norms[number].weight for number in _weights(code)]  # type: ignore[attr-defined]
-    own = Run(code, {n: origin(values[n]) for n in code.inputs}, norms)  # type: ignore[arg-type]
+    own = SegmentRun(code, {n: origin(values[n]) for n in code.inputs}, norms)  # type: ignore[arg-type]
     found = _Segment.apply(own, tuple(tensors), *tensors.values(), *gains)  # type: ignore[no-untyped-call]
     made = dict(zip(code.made(), found, strict=True))
     for line, tensor in made.items():

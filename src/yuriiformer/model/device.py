@@ -82,7 +82,7 @@ def device_memory(device: torch.device) -> int:
 
 
 def usable(memory: float) -> float:
-    """What a run may fill of so many bytes: the rest is assumed to be lost."""
+    """The part of the memory that a run may fill: the rest is assumed to be lost."""
     return memory * (1 - SHARE) - FIXED
 
 

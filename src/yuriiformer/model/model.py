@@ -25,7 +25,7 @@ from yuriiformer.sizes import check_memory
 
 # (layer, its streams) -> who observes its steps, if anybody
 Watch = Callable[[int, dict[str, Tensor]], Observer | None]
-SPAN = 2  # for the backward pass streams are kept after so many blocks, and computed again between
+SPAN = 2  # blocks between the streams that are kept for the backward pass; others are recomputed
 
 
 class Table(nn.Embedding):

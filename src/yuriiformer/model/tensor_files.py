@@ -86,7 +86,7 @@ def _all_rows(tensor: Tensor, shards: int) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TensorShape:
     """What is known of a tensor before it is read."""
 
     shape: tuple[int, ...]
@@ -115,18 +115,19 @@ class TensorFiles:
             ends = [0, *(pair[-1] for pair in rows)]
             joined = len(rows) == len(found["files"]) and all(len(pair) == 2 for pair in rows)
             joined = joined and [pair[0] for pair in rows] == ends[:-1] and ends == sorted(ends)
-            if not joined or ends[-1] != Shape(tuple(each["shape"])).rows:
+            if not joined or ends[-1] != TensorShape(tuple(each["shape"])).rows:
                 raise ModelFileError(f"{self.head}: the rows of {name!r} do not make up its shape")
         return found
 
     @cached_property
-    def shapes(self) -> dict[str, Shape]:
+    def shapes(self) -> dict[str, TensorShape]:
         """Of all tensors, without reading them."""
         if self.divided:
             tensors = self.index["tensors"]
-            return {name: Shape(tuple(each["shape"])) for name, each in tensors.items()}
+            return {name: TensorShape(tuple(each["shape"])) for name, each in tensors.items()}
         with self._open(self.head) as file:
-            return {name: Shape(tuple(file.get_slice(name).get_shape())) for name in file.keys()}  # noqa: SIM118
+            names = list(file.keys())
+            return {name: TensorShape(tuple(file.get_slice(name).get_shape())) for name in names}
 
     def check(self) -> None:
         """That the files are those that the index speaks of."""

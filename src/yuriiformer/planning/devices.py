@@ -5,12 +5,10 @@ step takes on it."""
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import ClassVar
 
 import torch
@@ -19,9 +17,10 @@ from yuriiformer.config import TrainConfig
 from yuriiformer.costs.flops import model_work, muon_work
 from yuriiformer.costs.run import count_parameters
 from yuriiformer.errors import ConfigError, did_you_mean
+from yuriiformer.files import packaged_table
 from yuriiformer.model.config import Precision
 from yuriiformer.model.device import FIXED, SHARE, device_memory, has_bfloat16, usable
-from yuriiformer.training.memory import Estimate
+from yuriiformer.training.estimate import MemoryEstimate
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import MicroBatch, accumulate, build_model
@@ -73,8 +72,8 @@ class Device:
 @cache
 def table() -> dict[str, Device]:
     """All of them by name."""
-    text = resources.files("yuriiformer.planning").joinpath("devices.toml").read_text("utf-8")
-    return {name: Device(name, **values) for name, values in tomllib.loads(text).items()}
+    found = packaged_table("planning/devices.toml").items()
+    return {name: Device(name, **values) for name, values in found}
 
 
 def find_device(name: str) -> Device:
@@ -126,7 +125,9 @@ def time_steps(
     dtype = device.dtype(configs[0].machine.precision)
     micro = min(configs[0].machine.micro_batch, configs[0].recipe.sequences)
     long = sum(_expected(config, micro, device.rate(dtype)) for config in configs) > most
-    if long or any(Estimate(config, dtype).at(micro).peak > device.usable for config in configs):
+    if long or any(
+        MemoryEstimate(config, dtype).at(micro).peak > device.usable for config in configs
+    ):
         return [None] * len(configs)
     return [time_step(config, micro, dtype, place) for config in configs]
 

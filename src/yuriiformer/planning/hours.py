@@ -1,8 +1,8 @@
 """How long a run takes, and what a rule costs beside gradient descent.
 
-One share of the peak rate stands for everything that keeps a device from it. It is of all that is
-computed, what is recomputed and Muon's products included, and the same for every rule; what a rule
-moves beyond gradient descent is given apart, at the device's bandwidth.
+A device is assumed to reach one share of its peak rate, the same for every rule. The work includes
+what is recomputed and Muon's products. The bytes that a rule moves beyond gradient descent are
+given separately, at the device's bandwidth.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from yuriiformer.planning.devices import Device, Timing
 
 @dataclass(frozen=True)
 class Pace:
-    """A run on so many devices: who has the largest share of the sequences sets the pace."""
+    """A run on ``gpus`` devices. The process with the largest share of the sequences is slowest."""
 
     config: TrainConfig
     work: ModelWork
@@ -80,7 +80,7 @@ def validations(config: TrainConfig) -> int:
 
 @dataclass(frozen=True)
 class MoreSeconds:
-    """What the bytes that a rule moves beyond gradient descent add to a run."""
+    """Seconds that the bytes which a rule moves beyond gradient descent add to a run."""
 
     as_it_is: float
     fused: float
@@ -107,7 +107,7 @@ class Hours:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockCosts:
     """All blocks, one micro-batch, forward and backward. What recomputing adds is left out."""
 
     flops: float
@@ -123,8 +123,8 @@ class Against:
     """A rule's blocks beside gradient descent's."""
 
     name: str
-    rule: Blocks
-    baseline: Blocks
+    rule: BlockCosts
+    baseline: BlockCosts
     extra_flops: float  # shares that the rule has more of
     extra_bytes_eager: float
     extra_bytes_fused: float
@@ -214,7 +214,7 @@ def beside_baseline(pace: Pace) -> Against:
     )
 
 
-def _blocks(pace: Pace, model: ModelConfig, work: ModelWork) -> Blocks:
+def _blocks(pace: Pace, model: ModelConfig, work: ModelWork) -> BlockCosts:
     low = pace.config.machine.stream_precision == "bfloat16"
     stream = torch.bfloat16 if low else torch.float32
     moved = traffic(model, pace.micro_batch, pace.dtype, stream)
@@ -223,7 +223,7 @@ def _blocks(pace: Pace, model: ModelConfig, work: ModelWork) -> Blocks:
     # Products at the peak rate or at the bandwidth, whichever takes longer; the rest at the
     # bandwidth.
     products = max(flops / pace.device.rate(pace.dtype), moved.products / bandwidth)
-    return Blocks(
+    return BlockCosts(
         flops=flops,
         products_bytes=moved.products,
         other_bytes=moved.other,

@@ -22,7 +22,8 @@ from yuriiformer.planning.hours import (
     hours,
     validations,
 )
-from yuriiformer.training.memory import Estimate, StepMemory, fits_whole, smallest
+from yuriiformer.training.estimate import MemoryEstimate, fits_whole, smallest
+from yuriiformer.training.memory import StepMemory
 
 MFU = 0.4  # of the peak rate: an assumption, what well-tuned training of this size reaches
 TOKEN = 2  # bytes of a token on disk
@@ -57,7 +58,7 @@ class Circumstances:
 
 
 @dataclass(frozen=True)
-class Fit:
+class DeviceFit:
     """Whether a step's memory fits on the device, and which micro-batches would."""
 
     fits: bool
@@ -95,7 +96,7 @@ class Plan(Pace):
     epochs: float | None
     extra_parameters: int  # parameters beyond gradient descent
     memory: StepMemory
-    fit: Fit
+    fit: DeviceFit
     time: Hours
     against: Against
     disk: Disk
@@ -184,7 +185,7 @@ def _plan(config: TrainConfig, where: Circumstances) -> Plan:
     parameters = count_parameters(config.model, split_fused=config.recipe.split_fused)
     work = model_work(config.model, recompute=config.machine.recompute)
     shards = _shards(config, where, dtype)
-    estimate = Estimate(config, dtype, where.gpus, shards)
+    estimate = MemoryEstimate(config, dtype, where.gpus, shards)
     micro = min(config.machine.micro_batch, estimate.own)
     memory = estimate.at(micro)
     pace = Pace(config, work, parameters, where.device, dtype, where.gpus, micro, shards)
@@ -194,7 +195,7 @@ def _plan(config: TrainConfig, where: Circumstances) -> Plan:
     return Plan(
         **vars(pace),
         epochs=_epochs(config, where.tokens[0]) if where.tokens else None,
-        extra_parameters=parameters.all - count_parameters(baseline(config.model)).all,
+        extra_parameters=parameters.beyond(count_parameters(baseline(config.model))),
         memory=memory,
         fit=_fit(estimate, memory, micro, where.device.usable),
         time=hours(pace, where.mfu, where.timing, against),
@@ -220,9 +221,13 @@ def _epochs(config: TrainConfig, tokens: int) -> float:
     return recipe.steps / order.steps_per_epoch
 
 
-def _fit(estimate: Estimate, memory: StepMemory, micro: int, room: float) -> Fit:
+def _fit(estimate: MemoryEstimate, memory: StepMemory, micro: int, room: float) -> DeviceFit:
     config, most, again = estimate.config, estimate.largest(room), None
     if most < micro and not config.machine.recompute:
         other = replace(config, machine=replace(config.machine, recompute=True))
-        again = Estimate(other, estimate.dtype, estimate.processes, estimate.shards).largest(room)
-    return Fit(memory.peak <= room, most, again, smallest(config, estimate.dtype, micro, room))
+        again = MemoryEstimate(other, estimate.dtype, estimate.processes, estimate.shards).largest(
+            room
+        )
+    return DeviceFit(
+        memory.peak <= room, most, again, smallest(config, estimate.dtype, micro, room)
+    )

@@ -30,11 +30,10 @@ def plan_page(plan: Plan) -> str:
         (f"Beside {plan.against.name}", _against(plan.against)),
         ("Disk", _disk(plan.disk)),
     ]
-    return "\n\n".join(_section(title, rows) for title, rows in sections)
-
-
-def _section(title: str, rows: Rows) -> str:
-    return "\n".join([title, *(f"  {name:<{NAME}}{text}" for name, text in rows)])
+    return "\n\n".join(
+        "\n".join([title, *(f"  {name:<{NAME}}{text}" for name, text in rows)])
+        for title, rows in sections
+    )
 
 
 def _head(plan: Plan) -> Rows:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup, short_text
+from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup
 from yuriiformer.comparison.paper import FOOTNOTE, PaperFigure, paper_figure
+from yuriiformer.comparison.remarks import short_text
 
 NONE = "–"  # a number that does not exist
 
@@ -72,7 +73,7 @@ MakeCell = Callable[[Comparison, Outcome], Cell]
 def lowest(outcomes: Sequence[Outcome], metric: str) -> set[str]:
     """The paper's rule for bold: slugs of the arms with the lowest mean of their panel (standard
     compute or not), ties at the printed precision too. An arm whose mean leaves out seeds that
-    failed or diverged is not among them, and one alone is nobody's lowest."""
+    failed or diverged is not among them. With fewer than two arms none is marked."""
     found: set[str] = set()
     if len(outcomes) < 2:
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -80,20 +80,17 @@ def styles(*comparisons: Comparison) -> dict[str, int]:
 
 
 def smoothed_curves(
-    comparison: Comparison, runs: Sequence[Run], kind: str, cut: float
+    runs: Sequence[Run], kind: str, sigma: Callable[[Run], float], cut: Callable[[int], float]
 ) -> tuple[Any, Floats]:
-    """Smoothed curves of runs from a part of their length on, at their common steps; from the
-    beginning, if they have not come so far."""
-    sigma = TRAIN_SIGMA
-    if kind == "val":
-        sigma = VAL_SIGMA if (comparison.preset or "").startswith("openwebtext") else 0.0
+    """Smoothed curves of runs at their common steps, a row for each. ``sigma`` (in steps) depends
+    on a run, the first step on the number of steps; from the beginning, if they are not so far."""
     curves = []
     for run in runs:
         own = run.curves
         step, loss = (own.step, own.loss) if kind == "train" else (own.val_step, own.val_loss)
-        curves.append((step, smooth(step, loss, sigma * run.steps)))
+        curves.append((step, smooth(step, loss, sigma(run))))
     steps, values = together(curves)
-    late = steps >= cut * max((run.steps for run in runs), default=0)
+    late = steps >= cut(max((run.steps for run in runs), default=0))
     return (steps[late], values[:, late]) if late.any() else (steps, values)
 
 

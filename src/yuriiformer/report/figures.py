@@ -35,6 +35,8 @@ from yuriiformer.display.figures import (
 )
 from yuriiformer.methods.passes import structure, without_lookahead
 from yuriiformer.report.curves import (
+    TRAIN_SIGMA,
+    VAL_SIGMA,
     Axis,
     across_axis,
     difference_curve,
@@ -90,7 +92,12 @@ def _arm_line(
 ) -> Line2D | None:
     """An arm's mean over seeds with its band."""
     runs = drawn_runs(arm)
-    steps, values = smoothed_curves(comparison, runs, kind, cut)
+    sigma = TRAIN_SIGMA
+    if kind == "val":
+        sigma = VAL_SIGMA if (comparison.preset or "").startswith("openwebtext") else 0.0
+    steps, values = smoothed_curves(
+        runs, kind, lambda run: sigma * run.steps, lambda steps: cut * steps
+    )
     across = across_axis(runs, steps, x) if len(steps) else None
     if across is None:
         return None

@@ -47,7 +47,7 @@ def headline(comparison: Comparison) -> list[str]:
 def _first(best: Outcome, comparison: Comparison) -> str:
     """The arm that ends lowest, and its distance from the baseline; or where the only one ends."""
     known, difference = comparison.primary(best), best.difference
-    if len(comparison.ranked()) == 1:  # one alone is nobody's lowest
+    if len(comparison.ranked()) == 1:  # "lowest" needs another to compare with
         seeds = f" (mean of {known.n} seeds)" if known.n > 1 else ""
         return f"{best.arm.label} ends at validation loss {known.mean:.3f} nats per token{seeds}."
     text = f"{best.arm.label} ends lowest: validation loss {known.mean:.3f} nats per token"

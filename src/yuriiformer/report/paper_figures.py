@@ -8,7 +8,7 @@ highest. A line is smoothed over all its points first and cut then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 
 from yuriiformer.comparison.outcomes import Arm, Comparison
 from yuriiformer.comparison.paper import is_papers_arm, minimum_step, paper_methods
-from yuriiformer.display.curves import Floats, smooth
+from yuriiformer.display.curves import Floats
 from yuriiformer.display.figures import (
     WIDTH,
     draw_band,
@@ -30,7 +30,7 @@ from yuriiformer.display.figures import (
 from yuriiformer.methods.catalog import paper
 from yuriiformer.methods.drawing.diagram import draw_together
 from yuriiformer.methods.drawing.layout import lay_out
-from yuriiformer.report.curves import drawn_runs, styles, together
+from yuriiformer.report.curves import drawn_runs, smoothed_curves, styles
 from yuriiformer.report.paper_layouts import SIX
 from yuriiformer.report.paper_slots import Slots
 from yuriiformer.report.paper_tables import MEDIUM, SMALL, TINY
@@ -50,14 +50,12 @@ class Treatment:
 
     def apply(self, arm: Arm, kind: str) -> tuple[Any, Floats]:
         """Steps, and a row of values for each seed; from the beginning, if a run is not so far."""
-        curves, runs = [], drawn_runs(arm)
-        for run in runs:
-            own = run.curves
-            step, loss = (own.step, own.loss) if kind == "train" else (own.val_step, own.val_loss)
-            curves.append((step, smooth(step, loss, self.sigma * run.steps / self.steps)))
-        steps, values = together(curves)
-        late = self.steps * steps >= self.cut * max((run.steps for run in runs), default=0)
-        return (steps[late], values[:, late]) if late.any() else (steps, values)
+        return smoothed_curves(
+            drawn_runs(arm),
+            kind,
+            lambda run: self.sigma * run.steps / self.steps,
+            lambda steps: self.cut * steps / self.steps,
+        )
 
 
 TRAIN = Treatment(10_000, 1000, 50)
@@ -161,7 +159,7 @@ def _momentum(slots: Slots, chosen: bool, sigma: float) -> PaperPicture:
     for setting in slots.openwebtext:
         comparison = slots.filled[setting]
         own = sigma * LATE.steps / comparison.baseline.first.steps  # in steps of these runs
-        panels.append(Panel(slots.size(setting), comparison, "val", _smoothed(LATE, own)))
+        panels.append(Panel(slots.size(setting), comparison, "val", replace(LATE, sigma=own)))
     steps = panels[0].comparison.baseline.first.steps
     smoothed = f", Gaussian-smoothed (σ = {sigma:g} steps)" if sigma else ""
     caption = (
@@ -170,10 +168,6 @@ def _momentum(slots: Slots, chosen: bool, sigma: float) -> PaperPicture:
     )
     remarks = slots.remarks(*slots.openwebtext)
     return PaperPicture(name, title, caption, _draw(panels, MOMENTUM, chosen), remarks)
-
-
-def _smoothed(treatment: Treatment, sigma: float) -> Treatment:
-    return Treatment(treatment.steps, treatment.cut, sigma)
 
 
 def _at(treatment: Treatment, steps: int) -> str:

@@ -47,7 +47,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Head:
-    """A title over so many columns."""
+    """A title over ``span`` columns."""
 
     text: str
     span: int = 1
@@ -73,7 +73,7 @@ def label_of(name: str) -> str:
 
 
 def lowest(column: Sequence[Value]) -> list[bool]:
-    """The lowest, ties at the printed precision too; one alone is nobody's lowest."""
+    """The lowest, ties at the printed precision too; of a single value none is marked."""
     known = [each.printed for each in column if each.printed is not None]
     return [len(known) > 1 and each.printed == min(known) for each in column]
 

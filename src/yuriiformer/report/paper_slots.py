@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from yuriiformer.comparison.outcomes import Comparison, short_text
+from yuriiformer.comparison.outcomes import Comparison
 from yuriiformer.comparison.paper import (
     match_remark,
     paper_presets,
     setting_differences,
     setting_match,
 )
+from yuriiformer.comparison.remarks import short_text
 from yuriiformer.data.paper_corpora import CORPORA
 from yuriiformer.runs.run import Run
 from yuriiformer.training.presets import preset

@@ -196,8 +196,8 @@ def _paper(figure: PaperFigure) -> dict[str, Any]:
 
 
 def plain(value: Any, digits: int | None = None) -> Any:
-    """Data for JSON, which has no NaN and no infinity: they become null. Numbers are rounded to so
-    many digits, if it is said."""
+    """Data for JSON, which has no NaN and no infinity: they become null. With ``digits``, numbers
+    are rounded to that many significant digits."""
     if isinstance(value, dict):
         return {key: plain(each, digits) for key, each in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

@@ -11,7 +11,7 @@ safetensors, the rest is JSON.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,23 +53,6 @@ class Checkpoint:
     @property
     def step(self) -> int:
         return int(self.manifest["about"]["step"])
-
-
-def write_checkpoint(
-    folder: Path, write: Callable[[Path], None], about: dict[str, Any], keep: Path | None = None
-) -> None:
-    """Put what ``write`` writes, with a manifest, under the name ``folder``.
-
-    ``about`` (which has a ``step``) goes into the manifest. The earlier folder of that name is
-    kept as ``keep``, or removed once the new one stands.
-    """
-    with saying(folder):
-        try:
-            part = begin_checkpoint(folder)
-            write(part)
-            finish_checkpoint(folder, about, keep)
-        finally:
-            remove_folder(part_of(folder))
 
 
 @contextmanager

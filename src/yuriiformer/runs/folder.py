@@ -82,7 +82,7 @@ class RunFolder:
             return False
 
     def take(self, *, resume: bool, job: str = "") -> None:
-        """Make the folder this process's own: nobody else may train into it."""
+        """Lock the folder: no other process may train into it."""
         claim_folder(self.path, _begun, "a run")
         if self.exists:
             self.read_config()  # another program's config.json, perhaps
@@ -115,7 +115,7 @@ class RunFolder:
         return False
 
     def close(self) -> None:
-        """Let others train into it."""
+        """Unlock the folder."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -125,8 +125,8 @@ class RunFolder:
         write_json(self.config_file, self._config)
 
     def put_back(self, say: Callable[[str], None]) -> None:
-        """Make the folder of a run under way again, if somebody moved or removed it, so that what
-        it learned is not lost."""
+        """Make the folder again if it was moved or removed during the run, so that what it learned
+        is not lost."""
         if self._config is None or self.config_file.exists():
             return
         try:

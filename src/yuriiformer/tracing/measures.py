@@ -16,7 +16,7 @@ from torch import Tensor
 
 from yuriiformer.model.block import Block
 from yuriiformer.model.loss import CHUNK_ELEMENTS, IGNORE
-from yuriiformer.model.maps import HeadMaps, LinearMap, alignment
+from yuriiformer.model.maps import LinearMap, alignment
 from yuriiformer.model.model import YuriiFormer
 
 MEASURES = ("attraction", "symmetric", "norm")
@@ -194,7 +194,9 @@ def learned_maps(model: YuriiFormer) -> dict[str, Any]:
     if heads:
         for name in ("value_output", "query_key"):
             found[name] = _measures([getattr(each, name) for each in heads])
-        found["alignment"] = torch.stack([_aligned(each) for each in heads])
+        found["alignment"] = torch.stack(
+            [alignment(each.value_output, each.query_key) for each in heads]
+        )
     pairs = _each(block.mlp for block in blocks)
     if pairs:
         cosines = [torch.cosine_similarity(*_flat(A, W), dim=0) for A, W in pairs]
@@ -214,10 +216,6 @@ def _measures(maps: list[LinearMap]) -> dict[str, Any]:
         name: torch.stack([getattr(each, name) for each in maps]) for name in MEASURES
     }
     return {**kept, "eigenvalues": torch.view_as_real(values)}
-
-
-def _aligned(each: HeadMaps) -> torch.Tensor:
-    return alignment(each.value_output, each.query_key)
 
 
 def _flat(A: torch.Tensor, W: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

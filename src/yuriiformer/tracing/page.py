@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from importlib.resources import files
 from statistics import fmean
 from typing import Any
 
@@ -16,6 +14,7 @@ from torch import Tensor
 
 from yuriiformer.display.columns import aligned
 from yuriiformer.display.page import Page
+from yuriiformer.files import packaged_table
 from yuriiformer.methods.drawing.equations import step_labels, unicode_equations
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.loss import IGNORE
@@ -182,8 +181,7 @@ def depth_payload(
 
 def reading() -> dict[str, str]:
     """What each quantity is, by its name in a trace."""
-    text = (files("yuriiformer.tracing") / "reading.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return packaged_table("tracing/reading.toml")
 
 
 def _run(run: Mapping[str, Any], style: int) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Beginning a run from a model that is there: which one, whether the data are in its vocabulary,
-and what came over."""
+"""How a run begins: with the vocabulary of its data, or from a model that is there (which one,
+whether the data are in its vocabulary, what came over)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.data.store import TokenStore
-from yuriiformer.data.tokenizers import Tokenizer, same_tokens
+from yuriiformer.data.tokenizers import GPT2, Tokenizer, padded, same_tokens
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.evaluation.validation import Windows, protocol_windows
 from yuriiformer.model.config import ModelConfig
@@ -22,6 +22,8 @@ from yuriiformer.training.journal import Say
 from yuriiformer.training.resume import stored_config
 
 INIT = "init"  # where config.json tells of it
+LOOK = 1_000_000  # tokens of a file that does not say its vocabulary
+CHARACTERS = 1024  # more ids than a vocabulary of characters has
 
 
 def find_source(
@@ -76,6 +78,19 @@ def vocabulary_of(
         return source.model.config
     begun = resume and folder.exists and INIT in folder.read_config()
     return stored_config(folder.path).model if begun else None
+
+
+def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
+    """The data's vocabulary. nanoGPT's files do not say theirs: GPT-2's, unless only few ids occur
+    in a part that is quick to read (characters)."""
+    if store.meta is not None:
+        return config.with_(vocab_size=store.padded_vocab_size, valid_vocab=store.vocab_size)
+    parts = [store.val[:LOOK], store.train[:LOOK]]
+    used = max((int(part.max()) + 1 for part in parts if len(part)), default=1)
+    if used <= CHARACTERS:  # then all must be read: a rare one may come late
+        used = store.used_vocab_size
+    size = used if used <= CHARACTERS else GPT2.vocab_size
+    return config.with_(vocab_size=padded(size), valid_vocab=size)
 
 
 def check_vocabulary(store: TokenStore, source: LoadedModel) -> None:

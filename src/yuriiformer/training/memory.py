@@ -1,14 +1,14 @@
 """Memory of a training step, known without a byte of it: the package's own step on fake tensors.
 
-Every storage is followed from the operation that makes it until it is let go of, so the peak is
-that of the code that will run, also where it is another one tomorrow.
+Every storage is followed from the operation that makes it until it is freed. So the peak is that of
+the code that will run, and stays so when that code changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,10 +20,9 @@ from yuriiformer.config import Machine, TrainConfig
 from yuriiformer.costs.op_counter import Watcher
 from yuriiformer.costs.run import count_parameters, stored_bytes
 from yuriiformer.model import loss
-from yuriiformer.model.model import SPAN, YuriiFormer
+from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
-from yuriiformer.training.sharded_memory import gathered_bytes, muon_bytes
 from yuriiformer.training.step import MicroBatch, accumulate, build_model
 
 CPU = torch.device("cpu")
@@ -210,117 +209,3 @@ def _few_chunks() -> Iterator[None]:
         yield
     finally:
         loss.chunk_starts = whole
-
-
-class Estimate:
-    """The memory of a step as a function of the micro-batch, at any depth in the same time.
-
-    Layers whose program is the same add the same to each peak, in spans of as many as share what
-    they keep: the passes are simulated with few layers and with one span more, and the difference
-    is taken for the others (tests show it exact).
-    """
-
-    def __init__(
-        self, config: TrainConfig, dtype: torch.dtype, processes: int = 1, shards: int = 1
-    ) -> None:
-        self.config, self.dtype, self.processes, self.shards = config, dtype, processes, shards
-        self.own = -(-config.recipe.sequences // processes)  # sequences per step, of one process
-        programs = config.model.rule.programs(config.model.n_layer)
-        tail = sum(program != programs[0] for program in programs)  # layers that are special
-        self.few = max(tail + 1, 2)
-        self.few += (config.model.n_layer - self.few) % SPAN
-        self.update = update_memory(config, dtype) if shards == 1 else self._sharded_update()
-
-    def at(self, micro_batch: int) -> StepMemory:
-        layers = self.config.model.n_layer
-        if layers <= self.few + SPAN:
-            passes = self._passes(layers, micro_batch)
-        else:
-            few, more = (self._passes(n, micro_batch) for n in (self.few, self.few + SPAN))
-            passes = few.further(more, (layers - self.few) // SPAN)
-        if self.shards > 1:
-            here = self.update.weights + self.update.gradients
-            also = gathered_bytes(self.config, self.dtype)
-            first, second, third = (p + here + m for p, m in zip(passes.peaks, also, strict=True))
-            passes = replace(passes, peaks=(first, second, third))
-        return StepMemory(self.update, passes)
-
-    def _sharded_update(self) -> Update:
-        stored = stored_bytes(self.config, self.shards)
-        named = stored.weights + stored.gradients + stored.optimizer
-        peak = named + muon_bytes(self.config, self.dtype, self.shards)
-        return Update(stored.weights, stored.gradients, stored.optimizer, peak)
-
-    def largest(self, room: float) -> int:
-        """The largest micro-batch whose peak is at most ``room``; 0 if not even one sequence's."""
-        first = min(self.config.machine.micro_batch, self.own)
-        return largest(lambda m: self.at(m).peak, room, self.own, first)
-
-    def _passes(self, layers: int, micro_batch: int) -> Passes:
-        config = replace(self.config, model=replace(self.config.model, n_layer=layers))
-        accumulates = self.processes > 1 or micro_batch < self.own
-        return simulate_passes(
-            config, micro_batch, self.dtype, accumulates=accumulates, sharded=self.shards > 1
-        )
-
-
-def smallest(config: TrainConfig, dtype: torch.dtype, micro_batch: int, room: float) -> int | None:
-    """The smallest number of processes that can share the model (each with up to so many sequences
-    in memory) so that a step fits into their memory; None if as many as there are sequences do not
-    suffice."""
-
-    def fits(count: int) -> bool:
-        estimate = Estimate(config, dtype, count, count)
-        return estimate.at(min(micro_batch, estimate.own)).peak <= room
-
-    most = config.recipe.sequences
-    high = 1
-    while not fits(high):
-        if high >= most:
-            return None
-        high = min(2 * high, most)
-    low = high // 2  # does not fit
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
-
-
-def fits_whole(config: TrainConfig, dtype: torch.dtype, processes: int, room: float) -> bool:
-    """Whether each of so many processes has room for the whole model and a step of its own."""
-    stored = stored_bytes(config)
-    if stored.weights + stored.gradients + stored.optimizer > room:
-        return False
-    try:
-        estimate = Estimate(config, dtype, processes)
-        return estimate.at(min(config.machine.micro_batch, estimate.own)).peak <= room
-    except Exception:  # an oracle of the user's can do anything with values that are not there
-        return True
-
-
-def largest(peak: Callable[[int], float], room: float, most: int, first: int) -> int:
-    """The largest whole m from 1 to ``most`` with ``peak(m)`` at most ``room``; 0 if none.
-
-    A straight line through the two nearest points says where to look next; the answer is looked
-    at, and so is the one above it.
-    """
-    points = {most: peak(most)}
-    if points[most] <= room:
-        return most
-    low, high = 0, most  # fits, does not fit
-    aim = min(max(first, 1), most - 1)
-    while high - low > 1:
-        points[aim] = peak(aim)
-        if points[aim] <= room:
-            low = aim
-        else:
-            high = aim
-        aim = min(max(_meeting(points, room), low + 1), high - 1)
-    return low
-
-
-def _meeting(points: dict[int, float], room: float) -> int:
-    """Where the line through the two points nearest to ``room`` meets it."""
-    a, b = sorted(sorted(points, key=lambda m: abs(points[m] - room))[:2])
-    slope = (points[b] - points[a]) / (b - a)
-    return a + int((room - points[a]) / slope) if slope > 0 else b

@@ -24,12 +24,10 @@ from yuriiformer.model.shards import local_rows, shard_bounds
 
 TURN_BYTES = 2**28  # of whole matrices that a process collects at a time, or one matrix
 
-Work = Callable[[Tensor], Tensor]
-
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """What is orthogonalised whole: so many rows of a parameter, from a first one."""
+    """What is orthogonalised as one: ``rows`` rows of a parameter, from row ``first``."""
 
     parameter: Tensor
     first: int
@@ -144,7 +142,7 @@ class Turn:
         else:
             self.buffer = updates[0].new_empty(0, *self._shape)
 
-    def give_back(self, work: Work) -> None:
+    def give_back(self, work: Callable[[Tensor], Tensor]) -> None:
         """Orthogonalise what this process owns, and send each process its rows."""
         self._wait()
         wholes = self._wholes() if self.exchange.shards > 1 else self.buffer

@@ -128,7 +128,7 @@ class Saver:
             self._write(self._contents(name, {MODEL: self.model.state_dict()}, about))
 
     def finish(self) -> None:
-        """Wait for the checkpoint that is being written; what kept it from it is raised here."""
+        """Wait for the checkpoint that is being written; its error, if any, is raised here."""
         if self._thread is not None:
             self._thread.join()
         problem, self._thread, self._problem = self._problem, None, None
@@ -219,7 +219,7 @@ class Saver:
     def _check_room(self, folder: Path, need: int) -> None:
         """Before writing: a full disk can fail in other ways."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have moved the run
+            self.folder.mkdir(parents=True, exist_ok=True)  # the run may have been moved
             free = shutil.disk_usage(self.folder).free
         except OSError as error:
             raise CheckpointError(f"{self.folder} cannot be written: {reason(error)}") from None

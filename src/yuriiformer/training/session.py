@@ -17,7 +17,7 @@ import torch
 from yuriiformer.config import Compile, TrainConfig
 from yuriiformer.costs.run import RunCosts, run_costs
 from yuriiformer.data.store import TokenStore
-from yuriiformer.data.tokenizers import GPT2, Tokenizer, padded
+from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.model.device import autocast, compute_dtype
@@ -31,6 +31,7 @@ from yuriiformer.training.initial import (
     Initial,
     Jump,
     check_vocabulary,
+    fill_vocabulary,
     find_source,
     source_windows,
     vocabulary_of,
@@ -49,14 +50,12 @@ from yuriiformer.training.trainer import Ending, Trainer
 # Compilation takes about half a minute on a CPU and gains some 5 %: it pays for runs of more than
 # some ten minutes at 100 GFLOP/s.
 WORTH_IT = 1e14
-LOOK = 1_000_000  # tokens of a file that does not say its vocabulary
-CHARACTERS = 1024  # more ids than a vocabulary of characters has
 
 MakeListener = Callable[[TrainConfig, RunCosts, State], Listener]
 
 
 @dataclass(frozen=True)
-class Setting:
+class ResolvedRun:
     """What a configuration comes to with its data, on this machine."""
 
     config: TrainConfig  # with the data's vocabulary
@@ -98,7 +97,7 @@ class Setting:
         }
 
 
-def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = None) -> Setting:
+def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = None) -> ResolvedRun:
     """Open the data, find the processes and the device; whatever cannot work is said here.
 
     ``like`` is the model whose vocabulary the run keeps; if not given, it is the data's.
@@ -111,24 +110,11 @@ def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = No
     processes = divide(config, find_processes(config.machine.device))
     batches = Batches(store, config, processes)
     dtype = compute_dtype(config.machine.precision, processes.device)
-    return Setting(config, store, processes, batches, dtype)
-
-
-def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
-    """The data's vocabulary. nanoGPT's files do not say theirs: GPT-2's, unless only few ids occur
-    in a part that is quick to read (characters)."""
-    if store.meta is not None:
-        return config.with_(vocab_size=store.padded_vocab_size, valid_vocab=store.vocab_size)
-    parts = [store.val[:LOOK], store.train[:LOOK]]
-    used = max((int(part.max()) + 1 for part in parts if len(part)), default=1)
-    if used <= CHARACTERS:  # then all must be read: a rare one may come late
-        used = store.used_vocab_size
-    size = used if used <= CHARACTERS else GPT2.vocab_size
-    return config.with_(vocab_size=padded(size), valid_vocab=size)
+    return ResolvedRun(config, store, processes, batches, dtype)
 
 
 def compiles(choice: Compile, device: torch.device, flops: float) -> bool:
-    """What ``auto`` means for a run of so many floating-point operations."""
+    """Whether to compile; ``auto`` depends on the run's floating-point operations."""
     if choice == "off":
         return False
     if device.type != "cpu":
@@ -204,9 +190,9 @@ def train(
 
 
 def _take_over(
-    here: Setting, folder: RunFolder, model: YuriiFormer, source: LoadedModel, say: Say
+    here: ResolvedRun, folder: RunFolder, model: YuriiFormer, source: LoadedModel, say: Say
 ) -> Initial:
-    """Begin with the weights of another model; ``config.json`` and the user are told what came."""
+    """Begin with the weights of another model; ``config.json`` and the output say which came."""
     initial = Initial(str(source.path), take_over(model, source.model), _loss_before(here, source))
     say(f"weights of {source.path} ({source.rule.name}):")
     for line in initial.taken_over.lines():
@@ -218,7 +204,7 @@ def _take_over(
     return initial
 
 
-def _loss_before(here: Setting, source: LoadedModel) -> float | None:
+def _loss_before(here: ResolvedRun, source: LoadedModel) -> float | None:
     """What the run's validation says of the other model (all processes wait for the first)."""
     windows = source_windows(here.config, here.store, source)
 
@@ -234,7 +220,7 @@ def _loss_before(here: Setting, source: LoadedModel) -> float | None:
 
 
 def _begin(
-    here: Setting,
+    here: ResolvedRun,
     folder: RunFolder,
     told: dict[str, Any],
     resume: bool,
@@ -258,7 +244,7 @@ def _begin(
 
 
 def _trainer(
-    here: Setting,
+    here: ResolvedRun,
     folder: RunFolder,
     model: YuriiFormer,
     opened: Opened,
@@ -307,7 +293,7 @@ def _trainer(
 
 
 @contextmanager
-def _settled(here: Setting) -> Iterator[None]:
+def _settled(here: ResolvedRun) -> Iterator[None]:
     """Switches of torch for the run, put back after it; the generators at their start."""
     config, processes = here.config, here.processes
     precision = torch.get_float32_matmul_precision()

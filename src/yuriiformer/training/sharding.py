@@ -23,7 +23,7 @@ from yuriiformer.model.block import Coefficients
 from yuriiformer.model.device import compute_dtype, device_memory, usable
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.parameters import initialize
-from yuriiformer.training.memory import fits_whole
+from yuriiformer.training.estimate import fits_whole
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.step import build_model
 
@@ -58,7 +58,7 @@ def _build_sharded(config: TrainConfig, processes: Processes, dtype: torch.dtype
     """The model as every run of this configuration begins, of each tensor the rows of this process.
 
     It is built without memory, and its tensors are drawn one at a time. Only a model whose oracles
-    have buffers (which nobody could draw by name) is built whole first.
+    have buffers (which cannot be drawn by name) is built whole first.
     """
     with torch.device("meta"):
         model = build_model(config)

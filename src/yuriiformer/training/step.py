@@ -101,8 +101,8 @@ class Batches:
 
 
 def _padded(batches: Iterator[Batch], count: int, device: torch.device) -> Iterator[Batch]:
-    """The same, and then batches without a target until there have been so many: processes that
-    share a model run it equally often."""
+    """The same, and then batches without a target until there are ``count``: processes that share a
+    model must run it equally often."""
     for batch in batches:
         count -= 1
         yield batch

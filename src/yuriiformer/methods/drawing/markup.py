@@ -144,7 +144,7 @@ def _ml(node: Node) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class Letters:
     """Letters of one height: level 0, -1 below, 1 above."""
 
     text: str
@@ -167,15 +167,15 @@ def svg_text(latex: str) -> str:
     return "".join(spans)
 
 
-def _runs(node: Node, level: int) -> Iterator[Run]:
+def _runs(node: Node, level: int) -> Iterator[Letters]:
     if node.kind == "fraction":
         top, bottom = node.parts
         yield from _runs(top, level)
-        yield Run("/", level, False)
+        yield Letters("/", level, False)
         many = bottom.kind == "row" and bottom.below is None and bottom.above is None
         yield from _bracketed(bottom, level, "()" if many else "")
     elif node.kind == "root":
-        yield Run("√", level, False)
+        yield Letters("√", level, False)
         yield from _bracketed(node.parts[0], level, "()")
     elif node.kind == "fenced":
         yield from _bracketed(node.parts[0], level, node.text)
@@ -189,12 +189,12 @@ def _runs(node: Node, level: int) -> Iterator[Run]:
     else:
         spaced = node.kind == "operator" and node.text in SPACED and level == 0
         text = f"\u2009{node.text}\u2009" if spaced else node.text
-        yield Run(text, level, node.kind == "letter")
+        yield Letters(text, level, node.kind == "letter")
 
 
-def _bracketed(node: Node, level: int, brackets: str) -> Iterator[Run]:
+def _bracketed(node: Node, level: int, brackets: str) -> Iterator[Letters]:
     if brackets:
-        yield Run(brackets[0], level, False)
+        yield Letters(brackets[0], level, False)
     yield from _runs(node, level)
     if brackets:
-        yield Run(brackets[1], level, False)
+        yield Letters(brackets[1], level, False)

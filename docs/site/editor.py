@@ -23,7 +23,7 @@ from yuriiformer.methods.drawing.markup import mathml
 from yuriiformer.methods.drawing.svg import svg_diagram
 from yuriiformer.methods.passes import oracle_calls
 from yuriiformer.methods.rule import Rule
-from yuriiformer.reading import parse_toml
+from yuriiformer.reading import MOST_TOML, parse_toml
 
 NAME = "mine"
 STEPS = 60
@@ -50,8 +50,11 @@ def answer(
 
 
 def read(equations: str, declarations: str) -> Rule:
+    raw = declarations.encode(errors="replace")
+    if len(raw) > MOST_TOML:  # as of a rule's file
+        raise RuleError(f"more than {MOST_TOML:,} bytes", source=TOML)
     try:
-        data = parse_toml(declarations.encode())
+        data = parse_toml(raw)
     except (ValueError, RecursionError) as error:
         found = re.search(r" ?\(at line (\d+), column (\d+)\)", str(error))
         reason = one_line(error).replace(found[0], "") if found else one_line(error)

@@ -55,6 +55,8 @@ def test_the_place_of_an_error():
     assert (found["box"], found["line"], found["column"]) == ("declarations", 2, 1)
     found = answer("X = X + attn(X) + mlp(X)", "a = 1\nb = \n", costs=COSTS)
     assert (found["box"], found["line"], found["column"]) == ("declarations", 2, 5)
+    found = answer("X = X + attn(X) + mlp(X)", f"note = '{'a' * 2**17}'", costs=COSTS)
+    assert found["message"] == "declarations: more than 131,072 bytes"
     assert "equations stand" in answer("X = 1", "equations = ''", costs=COSTS)["reason"]
 
 

@@ -46,7 +46,8 @@ def answer(
         rule = read(equations, declarations)
     except RuleError as error:
         return {"ok": False, **_place(error, declarations)}
-    return {"ok": True, **shown(rule), **cost(rule, costs), **lab(rule, condition, shifted)}
+    found = {**shown(rule), **cost(rule, costs), **lab(rule, condition, shifted)}
+    return {"ok": True, **found, "borrowed": borrowed(rule)}
 
 
 def read(equations: str, declarations: str) -> Rule:
@@ -98,6 +99,11 @@ def shown(rule: Rule) -> dict[str, Any]:
         "calls": rule.oracle_calls,
         "norms": rule.norm_calls,
     }
+
+
+def borrowed(rule: Rule) -> str:
+    """The name, if it is that of another rule: a changed rule must not pass for the catalogue's."""
+    return rule.name if rules.get(rule.name, rule) != rule else ""
 
 
 def forward(rule: Rule, costs: Mapping[str, float]) -> float:

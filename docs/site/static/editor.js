@@ -145,6 +145,8 @@ const editor = (() => {
   function changed() {
     $("kappa").textContent = Number((10 ** Number($("condition").value)).toPrecision(3));
     next = question();
+    const found = Object.entries(self.YURII_RULES).find(([, each]) => each.equations === next.equations && each.declarations === next.declarations);
+    $("catalogue").value = found ? found[0] : "";
     if (ready && waiting === null) send();
     else if (worker && !ready) verdict("loading", "Loading Python …");
   }
@@ -181,7 +183,8 @@ const editor = (() => {
     if (answer.ok) {
       const count = (what, many) => `${many} ${what}${many === 1 ? "" : "s"}`;
       const parts = [count("stream", Object.keys(answer.streams).length), count("coefficient", Object.keys(answer.coefficients).length)];
-      verdict("ok", `This is a rule: ${parts.join(", ")}.`);
+      const other = answer.borrowed && ` It is not ${answer.borrowed} of the catalogue any more: give it a name and label of its own.`;
+      verdict("ok", `This is a rule: ${parts.join(", ")}.${other}`);
       fill(answer);
     } else {
       const place = answer.line ? `${answer.box}, line ${answer.line}, column ${answer.column}: ` : "";
@@ -255,8 +258,6 @@ const editor = (() => {
   function put(texts) {
     $("equations").value = texts.equations;
     $("declarations").value = texts.declarations;
-    const found = Object.entries(self.YURII_RULES).find(([, each]) => each.equations === texts.equations && each.declarations === texts.declarations);
-    $("catalogue").value = found ? found[0] : "";
     changed();
   }
 

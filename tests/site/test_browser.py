@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import math
+import re
 import shutil
 import statistics
 import sys
 import time
+import tomllib
 
 import pytest
 
 import yuriiformer as yf
 from docs.site.editor import answer
 from docs.site.engine import oracle_costs
+from docs.site.gallery import archived
 from tests.browser import no_overflow, wait
 from tests.site.malformed import malformed
 from tests.site.test_editor import CATALOGUE
 from tests.test_docs import RULES
+from yuriiformer.comparison.paper import paper_figure, paper_presets
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +54,28 @@ def test_search_finds_a_rule_and_a_name_of_the_api(home, visit, word, target):
     page.locator(f'#search-results li a[href*="{target}"]').first.click()
     page.wait_for_url(f"**/*{target}*")
     assert word in page.content()
+
+
+@pytest.mark.parametrize("name", yf.rules)
+def test_the_page_of_a_rule_is_whole(site, name):
+    """All that a page of the gallery must show, in the page that was built."""
+    rule, page = yf.rules[name], (site / "gallery" / f"{name}.html").read_text(encoding="utf-8")
+    parts = ["<math", 'class="diagram"', 'class="path"', "attention ", "LN_v calls per block"]
+    parts += ["the FLOPs per token of", "parameters beyond gradient descent", "step size"]
+    parts += ["rate per block by theory", "fitted to the run", "limit, where", "As an integrator"]
+    parts += [html.escape(text, quote=False) for text in (rule.label, *rule.streams)]
+    parts += [f">{each}</span>" for each in rule.coefficients]
+    parts += [f'href="../editor.html#rule={name}"']
+    for setting in paper_presets():
+        figure = paper_figure(setting, name)
+        parts += [figure.text("best")] if figure is not None else []
+    assert [part for part in parts if part not in page] == []
+    assert ("Neither the paper nor an archive" in page) == (
+        name not in archived() and not any(paper_figure(each, name) for each in paper_presets())
+    )
+    text = re.search(r'<div class="highlight-toml.*?<pre>(.*?)</pre>', page, re.DOTALL)[1]
+    text = html.unescape(re.sub(r"<[^>]+>", "", text))
+    assert yf.Rule.from_dict(tomllib.loads(text)) == rule
 
 
 def test_every_page_fits_a_phone_and_reports_nothing(site, visit):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import time
 import tracemalloc
 
 import pytest
@@ -19,6 +20,7 @@ from yuriiformer.reading import (
     gunzipped,
     one_of,
     parse_json,
+    parse_toml,
     path_text,
     plain_text,
     problem_of,
@@ -137,6 +139,14 @@ def test_a_rule_file_of_dotted_keys_takes_no_memory(tmp_path):
             load_rule(path)
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("sign", ["a", "-", "a ", "a\t"])
+def test_a_long_text_in_a_rule_file_takes_no_time(sign):
+    """Looking for dotted keys once took minutes: its time grew with the square of the length."""
+    begin = time.process_time()
+    assert parse_toml(f"note = '{sign * 60_000}'".encode())["note"] == sign * 60_000
+    assert time.process_time() - begin < 2
 
 
 def test_a_rule_file_may_begin_with_a_byte_order_mark(tmp_path):

@@ -23,7 +23,7 @@ from yuriiformer.methods.drawing.markup import mathml
 from yuriiformer.methods.drawing.svg import svg_diagram
 from yuriiformer.methods.passes import oracle_calls
 from yuriiformer.methods.rule import Rule
-from yuriiformer.reading import parse_toml
+from yuriiformer.reading import MOST_TOML, parse_toml
 
 NAME = "mine"
 STEPS = 60
@@ -46,12 +46,16 @@ def answer(
         rule = read(equations, declarations)
     except RuleError as error:
         return {"ok": False, **_place(error, declarations)}
-    return {"ok": True, **shown(rule), **cost(rule, costs), **lab(rule, condition, shifted)}
+    found = {**shown(rule), **cost(rule, costs), **lab(rule, condition, shifted)}
+    return {"ok": True, **found, "borrowed": borrowed(rule)}
 
 
 def read(equations: str, declarations: str) -> Rule:
+    raw = declarations.encode(errors="replace")
+    if len(raw) > MOST_TOML:  # as of a rule's file
+        raise RuleError(f"more than {MOST_TOML:,} bytes", source=TOML)
     try:
-        data = parse_toml(declarations.encode())
+        data = parse_toml(raw)
     except (ValueError, RecursionError) as error:
         found = re.search(r" ?\(at line (\d+), column (\d+)\)", str(error))
         reason = one_line(error).replace(found[0], "") if found else one_line(error)
@@ -95,6 +99,11 @@ def shown(rule: Rule) -> dict[str, Any]:
         "calls": rule.oracle_calls,
         "norms": rule.norm_calls,
     }
+
+
+def borrowed(rule: Rule) -> str:
+    """The name, if it is that of another rule: a changed rule must not pass for the catalogue's."""
+    return rule.name if rules.get(rule.name, rule) != rule else ""
 
 
 def forward(rule: Rule, costs: Mapping[str, float]) -> float:

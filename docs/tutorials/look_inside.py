@@ -34,19 +34,21 @@ traces = {}
 for rule, each in opened.items():
     tokens = torch.tensor(each.tokenizer.encode(text))
     traces[rule] = yf.trace(each.model, tokens)
-    with torch.no_grad():
-        assert torch.isfinite(each.model(tokens[None])).all()
 
 # %% [markdown]
 # ## The logit lens
 #
-# The lens reads each layer as if the model ended there. Its loss falls from layer to layer; row 0 is the embedding.
+# The lens reads each layer as if the model ended there. Its loss falls from layer to layer; row 0 is the embedding,
+# and the last row is the loss of the model itself.
 
 # %%
 for rule, found in traces.items():
     losses = found.by_layer["lens_loss"].nanmean(dim=1)
     print(rule, [round(float(loss), 3) for loss in losses])
+    with torch.no_grad():
+        own = opened[rule].model(found.tokens[None, :-1], found.tokens[None, 1:])
     assert len(losses) == 5
+    assert abs(float(losses[-1] - own)) < 1e-4
 
 # %% [markdown]
 # ## Where X goes

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import html
 import json
+import os
+import re
 import shutil
+import statistics
 import sys
+import time
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import yuriiformer as yf
 from docs.site.editor import answer
 from docs.site.engine import oracle_costs
+from docs.site.gallery import archived
 from tests.browser import no_overflow, wait
 from tests.site.malformed import malformed
 from tests.site.test_editor import CATALOGUE
 from tests.test_docs import RULES
+from yuriiformer.comparison.paper import paper_figure, paper_presets
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +56,28 @@ def test_search_finds_a_rule_and_a_name_of_the_api(home, visit, word, target):
     page.locator(f'#search-results li a[href*="{target}"]').first.click()
     page.wait_for_url(f"**/*{target}*")
     assert word in page.content()
+
+
+@pytest.mark.parametrize("name", yf.rules)
+def test_the_page_of_a_rule_is_whole(site, name):
+    """All that a page of the gallery must show, in the page that was built."""
+    rule, page = yf.rules[name], (site / "gallery" / f"{name}.html").read_text(encoding="utf-8")
+    parts = ["<math", 'class="diagram"', 'class="path"', "attention ", "LN_v calls per block"]
+    parts += ["the FLOPs per token of", "parameters beyond gradient descent", "step size"]
+    parts += ["rate per block by theory", "fitted to the run", "limit, where", "As an integrator"]
+    parts += [html.escape(text, quote=False) for text in (rule.label, *rule.streams)]
+    parts += [f">{each}</span>" for each in rule.coefficients]
+    parts += [f'href="../editor.html#rule={name}"']
+    for setting in paper_presets():
+        figure = paper_figure(setting, name)
+        parts += [figure.text("best")] if figure is not None else []
+    assert [part for part in parts if part not in page] == []
+    assert ("Neither the paper nor an archive" in page) == (
+        name not in archived() and not any(paper_figure(each, name) for each in paper_presets())
+    )
+    text = re.search(r'<div class="highlight-toml.*?<pre>(.*?)</pre>', page, re.DOTALL)[1]
+    text = html.unescape(re.sub(r"<[^>]+>", "", text))
+    assert yf.Rule.from_dict(tomllib.loads(text)) == rule
 
 
 def test_every_page_fits_a_phone_and_reports_nothing(site, visit):
@@ -103,6 +135,87 @@ def split(text):
     return {"equations": equations, "declarations": before + after}
 
 
+def test_how_fast_the_editor_answers(site, visit):
+    """Within 10 s of opening. On a machine whose cores are busy with other work, what counts is the
+    browser's own time on them. Then each keystroke's answer comes within 0.3 s, most of them."""
+    visit(f"{site.as_uri()}/index.html")  # a browser that is already running
+    begin, used = time.monotonic(), browser_seconds()
+    page = opened(visit, f"{site.as_uri()}/editor.html")
+    took, worked = time.monotonic() - begin, browser_seconds() - used
+    assert min(took, worked) < 10, (took, worked)
+    page.locator("#equations").fill("")
+    wait(page, "document.getElementById('verdict').dataset.state === 'error'")
+    page.evaluate(DELAYS)
+    for letter in yf.rules["nesterov-lie-trotter"].equations:
+        before = page.evaluate("delays.length")
+        page.keyboard.type(letter)
+        wait(page, f"delays.length > {before}")
+    assert page.locator("#verdict").get_attribute("data-state") == "ok"
+    delays = page.evaluate("delays")
+    assert statistics.median(delays) < 100
+    assert statistics.quantiles(delays, n=10)[-1] < 300
+
+
+def browser_seconds():
+    """Processor time of all processes that this one has started and that still run."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            fields = path.read_text().rpartition(")")[2].split()
+            found[int(path.parent.name)] = int(fields[1]), int(fields[11]) + int(fields[12])
+    own = {os.getpid()}
+    while more := {each for each, (parent, _) in found.items() if parent in own} - own:
+        own |= more
+    ticks = sum(found[each][1] for each in own - {os.getpid()})
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+DELAYS = """() => {
+    self.delays = [];
+    let begin = 0;
+    const box = document.getElementById('equations');
+    box.addEventListener('input', () => (begin = performance.now()));
+    new MutationObserver(() => delays.push(performance.now() - begin)).observe(
+        document.getElementById('verdict'), { attributeFilter: ['data-answer'] });
+}"""
+
+
+def test_quick_typing_ends_with_the_last_text(home, visit):
+    """Before Python is there, and then fifty signs without a pause."""
+    page = visit(f"{home}/editor.html")
+    page.locator("#equations").fill("X = X + attn(X")
+    wait(page, ANSWERED)
+    assert "'(' was never closed" in page.locator("#verdict").inner_text()
+    page.locator("#equations").fill("")
+    page.keyboard.type("X = X + 0.5 * attn(X + 0.1 * X) + 0.25 * mlp(X) # .")
+    wait(page, "document.getElementById('toml').innerText.includes('0.25 * mlp(X) # .')")
+    assert page.locator("#verdict").get_attribute("data-state") == "ok"
+
+
+LAST = "X = X + attn(X) + 0.125 * mlp(X)"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("X = " + "-" * 5000 + "X", "cannot be read: nested too deeply"),
+        ("X = X;" * 1600 + LAST, "no answer within 10 s: the rule is too long for this page"),
+        ("word \0 \x07 " * 2_000, "a rule has at most 10000"),
+        ("while True:\n    X = X + attn(X)", "this is not an equation"),
+    ],
+    ids=["deep", "slow", "long and binary", "a loop"],
+)
+def test_a_text_that_python_does_not_survive(site, visit, text, said):
+    """The page says why, and the next text is answered."""
+    page = opened(visit, f"{site.as_uri()}/editor.html")
+    page.locator("#equations").fill(text)
+    wait(page, "document.getElementById('verdict').dataset.state === 'error'")
+    assert said in page.locator("#verdict").inner_text()
+    page.locator("#equations").fill(LAST)
+    wait(page, "document.getElementById('toml').innerText.includes('0.125')")
+    assert page.locator("#verdict").get_attribute("data-state") == "ok"
+
+
 def test_typing(home, visit):
     page = opened(visit, f"{home}/editor.html#rule=gd-euler")
     assert page.locator("#equations").input_value() == "X = X + attn(X) + mlp(X)\n"
@@ -144,10 +257,21 @@ def test_a_link_carries_the_rule_and_nothing_in_it_runs(site, visit):
     wait(other, f"document.getElementById('toml').innerText.includes({json.dumps(evil[:20])})")
     assert other.locator("#verdict").get_attribute("data-state") == "ok"
     assert other.title() != "run"
-    for wrong in ("text=%%%", "text=bnVsbA", "rule=%%%", "rule=no-such"):
+    for wrong in (
+        "text=%%%",
+        "text=bnVsbA",
+        "text=WzEsMl0",
+        "rule=%%%",
+        "rule=no-such",
+        "rule=__proto__",
+    ):
         other.evaluate("(hash) => (location.hash = hash)", wrong)
         wait(other, "document.getElementById('shared').innerText === 'The link holds no rule.'")
         assert "beta_half" in other.locator("#equations").input_value()
+    other.locator("#equations").fill("X = X + attn(X) + mlp(X)")
+    other.evaluate("location.hash = 'rule-editor'")  # a place on the page leaves the text alone
+    other.wait_for_timeout(200)
+    assert other.locator("#equations").input_value() == "X = X + attn(X) + mlp(X)"
 
 
 def test_only_the_editor_loads_python(site, visit):

@@ -28,10 +28,18 @@ def test_the_editor_reads_the_rule(name):
     assert read(texts["equations"], texts["declarations"]) == yf.rules[name]
     found = answer(**texts, costs=COSTS)
     assert found["ok"]
+    assert found["borrowed"] == ""
     assert list(found["streams"]) == list(yf.rules[name].streams)
     assert list(found["coefficients"]) == list(yf.rules[name].coefficients)
     assert found["calls"] == yf.rules[name].oracle_calls
     assert len(found["points"]) > 1
+
+
+def test_a_changed_rule_does_not_keep_the_name_of_the_catalogue():
+    own = CATALOGUE["gd-euler"]
+    changed = {**own, "equations": "X = X + attn(X) + 0.5 * mlp(X)"}
+    assert answer(**changed, costs=COSTS)["borrowed"] == "gd-euler"
+    assert answer(changed["equations"], "name = 'own'", costs=COSTS)["borrowed"] == ""
 
 
 def test_errors_are_the_packages_own():
@@ -55,6 +63,8 @@ def test_the_place_of_an_error():
     assert (found["box"], found["line"], found["column"]) == ("declarations", 2, 1)
     found = answer("X = X + attn(X) + mlp(X)", "a = 1\nb = \n", costs=COSTS)
     assert (found["box"], found["line"], found["column"]) == ("declarations", 2, 5)
+    found = answer("X = X + attn(X) + mlp(X)", f"note = '{'a' * 2**17}'", costs=COSTS)
+    assert found["message"] == "declarations: more than 131,072 bytes"
     assert "equations stand" in answer("X = 1", "equations = ''", costs=COSTS)["reason"]
 
 

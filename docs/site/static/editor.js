@@ -25,6 +25,7 @@ def handle(question, costs=json.loads(COSTS)):
 handle
 `;
   let handle;
+  console.error = console.info; // when Python stops, the page says why
   self.onmessage = async ({ data }) => {
     try {
       if (data.files) {
@@ -49,13 +50,23 @@ handle
 const editor = (() => {
   const $ = (id) => document.getElementById(id);
   const start = "nesterov-lie-trotter";
+  const patience = 10_000; // milliseconds for an answer: some texts would take minutes
   let worker = null;
+  let ready = false;
+  let engine = null; // what a worker begins with; kept, so that a stopped one can be replaced
+  let timers = [];
   let number = 0;
   let waiting = null; // the question that is being answered
   let next = null; // the newest one after it; older ones are dropped
   const promises = new Map();
 
-  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  function bytes(text) {
+    const signs = atob(text);
+    const found = new Uint8Array(signs.length);
+    for (let i = 0; i < signs.length; i++) found[i] = signs.charCodeAt(i); // Uint8Array.from takes ten times as long
+    return found;
+  }
+
   const unpacked = async (text) => {
     const stream = new Blob([bytes(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Response(stream).arrayBuffer();
@@ -79,31 +90,55 @@ const editor = (() => {
       const buffers = await Promise.all(packed.map(([, text]) => unpacked(text)));
       packed.forEach(([name], place) => (files[name] = buffers[place]));
       delete self.YURII_PYODIDE;
-      const text = `(${pythonWorker})()`;
-      worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
-      worker.onmessage = ({ data }) => receive(data);
-      worker.onerror = (event) => verdict("failed", `The editor's Python stopped: ${event.message}`);
-      worker.postMessage({ files, costs: JSON.stringify(self.YURII_PACKAGE.costs) }, Object.values(files));
+      engine = { files, costs: JSON.stringify(self.YURII_PACKAGE.costs) };
+      launch();
     } catch (error) {
       verdict("failed", error.message);
     }
   }
 
+  function launch() {
+    const text = `(${pythonWorker})()`;
+    worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
+    worker.onmessage = ({ data }) => receive(data);
+    worker.onerror = (event) => failed(event.message);
+    worker.postMessage(engine);
+  }
+
   function receive(data) {
-    if (data.failed) verdict("failed", `The editor failed: ${data.failed}`);
-    if (data.ready) {
-      document.documentElement.dataset.editor = "ready";
-      changed();
-      return;
-    }
-    promises.get(data.id)?.(data.answer);
-    if (data.id === waiting) {
+    if (data.failed) {
+      failed(data.failed);
+    } else if (data.ready) {
+      ready = true;
+      if (next) send();
+    } else {
+      promises.get(data.id)?.(data.answer);
       promises.delete(data.id);
+      if (data.id !== waiting) return;
+      timers.forEach(clearTimeout);
       waiting = null;
       if (next) send();
-      if (data.answer) show(data.answer, data.id);
+      show(data.answer, data.id);
     }
-    promises.delete(data.id);
+  }
+
+  function failed(reason) {
+    if (ready) stop(reason.startsWith("RangeError") ? "cannot be read: nested too deeply" : `the page's Python stopped: ${reason}`);
+    else verdict("failed", `The editor failed: ${reason}`);
+  }
+
+  // A text that Python cannot survive, or needs too long for: a new Python waits for the next one.
+  function stop(reason) {
+    timers.forEach(clearTimeout);
+    worker.terminate();
+    for (const done of promises.values()) done(undefined);
+    promises.clear();
+    const id = waiting ?? number;
+    ready = false;
+    waiting = null;
+    show({ ok: false, box: "equations", reason }, id);
+    if (next) verdict("loading", "Loading Python …");
+    launch();
   }
 
   const question = () => ({
@@ -116,13 +151,20 @@ const editor = (() => {
   function changed() {
     $("kappa").textContent = Number((10 ** Number($("condition").value)).toPrecision(3));
     next = question();
-    if (worker && waiting === null && document.documentElement.dataset.editor) send();
+    const found = Object.entries(self.YURII_RULES).find(([, each]) => each.equations === next.equations && each.declarations === next.declarations);
+    $("catalogue").value = found ? found[0] : "";
+    if (ready && waiting === null) send();
+    else if (worker && !ready) verdict("loading", "Loading Python …");
   }
 
   function send() {
     waiting = ++number;
     worker.postMessage({ id: waiting, question: JSON.stringify(next) });
     next = null;
+    timers = [
+      setTimeout(() => verdict("loading", "Reading …"), 1000),
+      setTimeout(() => stop(`no answer within ${patience / 1000} s: the rule is too long for this page`), patience),
+    ];
   }
 
   // The answer to any question, beside what the page shows: the tests ask this way.
@@ -147,7 +189,8 @@ const editor = (() => {
     if (answer.ok) {
       const count = (what, many) => `${many} ${what}${many === 1 ? "" : "s"}`;
       const parts = [count("stream", Object.keys(answer.streams).length), count("coefficient", Object.keys(answer.coefficients).length)];
-      verdict("ok", `This is a rule: ${parts.join(", ")}.`);
+      const other = answer.borrowed && ` It is not ${answer.borrowed} of the catalogue any more: give it a name and label of its own.`;
+      verdict("ok", `This is a rule: ${parts.join(", ")}.${other}`);
       fill(answer);
     } else {
       const place = answer.line ? `${answer.box}, line ${answer.line}, column ${answer.column}: ` : "";
@@ -196,27 +239,31 @@ const editor = (() => {
   const encode = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
   const decode = (text) => new TextDecoder().decode(bytes(text.replace(/-/g, "+").replace(/_/g, "/")));
 
+  function named(name) {
+    return Object.hasOwn(self.YURII_RULES, name) ? self.YURII_RULES[name] : null;
+  }
+
+  function written(text) {
+    const [equations, declarations] = JSON.parse(decode(text));
+    return [equations, declarations].every((each) => typeof each === "string") ? { equations, declarations } : null;
+  }
+
   function fromAddress() {
     const [kind, value] = location.hash.slice(1).split(/=(.*)/s);
+    if (kind !== "rule" && kind !== "text") return; // a place on this page
     let texts = null;
     try {
-      if (kind === "rule") texts = self.YURII_RULES[decodeURIComponent(value)];
-      if (kind === "text") {
-        const [equations, declarations] = JSON.parse(decode(value));
-        texts = { equations: String(equations), declarations: String(declarations) };
-      }
+      texts = kind === "rule" ? named(decodeURIComponent(value)) : written(value);
     } catch {
       texts = null;
     }
-    $("shared").textContent = kind && !texts ? "The link holds no rule." : "";
+    $("shared").textContent = texts ? "" : "The link holds no rule.";
     put(texts ?? self.YURII_RULES[start]);
   }
 
   function put(texts) {
     $("equations").value = texts.equations;
     $("declarations").value = texts.declarations;
-    const found = Object.entries(self.YURII_RULES).find(([, each]) => each.equations === texts.equations && each.declarations === texts.declarations);
-    $("catalogue").value = found ? found[0] : "";
     changed();
   }
 
@@ -238,6 +285,7 @@ const editor = (() => {
   for (const id of ["equations", "declarations", "condition", "shifted"]) $(id).addEventListener("input", changed);
   $("share").addEventListener("click", share);
   addEventListener("hashchange", fromAddress);
+  put(self.YURII_RULES[start]);
   fromAddress();
   begin();
   return { ask };

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from results.tables.archives import STUDY
 from results.tables.arms import means_table, seeds_table, verdicts_table
-from results.tables.rates import rates_table
+from results.tables.rates import best_rates_table, rates_table
 from results.tables.readings import readings_table
 from results.tables.upcycling import upcycling_table
 from yuriiformer.comparison.archive import is_archive
@@ -44,13 +44,14 @@ FIRST = (
     "one-drift, no lookahead",
 )
 TABLES: dict[str, Callable[[], str]] = {
+    "best rates": best_rates_table,
     "rates": rates_table,
     "screening": lambda: seeds_table("screening"),
     "first page": lambda: seeds_table("screening", FIRST),
     "readings": readings_table,
 }
 PAGES: dict[Path, tuple[str, ...]] = {
-    PAGE: ("rates", "screening", "readings"),
+    PAGE: ("best rates", "rates", "screening", "readings"),
     README: ("first page",),
 }
 for study in ("screening-adamw", "ideas"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -69,22 +70,34 @@ def _others(trial: Trial, rate: str) -> dict[str, Any]:
     return {name: value for name, value in trial.settings.items() if name not in (rate, "warmup")}
 
 
+HEADS = ("family", "matrices", "AdamW", "warmup", "exact loss")
+
+
 def rates_table() -> str:
     """A row for each trial, the best of its family in bold."""
     rows = []
     for family in families():
-        for each in (trial for trial in trials() if trial.family == family):
-            text = f"{each.loss:.4f}"
-            chosen = f"**{text}**" if each == best(family) else text
-            shown = each.settings.get("matrix_lr", each.settings["muon_lr"])
-            warmup = each.settings.get("warmup")
-            rows.append(
-                [
-                    family,
-                    f"{shown:g}",
-                    f"{each.settings['adamw_lr']:g}",
-                    str(50 if warmup is None else warmup),
-                    chosen,
-                ]
-            )
-    return markdown(["family", "matrices", "AdamW", "warmup", "exact loss"], rows)
+        chosen = best(family)
+        own = [trial for trial in trials() if trial.family == family]
+        rows += [_row(each, bold=each == chosen) for each in own]
+    return markdown(HEADS, rows)
+
+
+def best_rates_table() -> str:
+    """A row for each family: its best trial, and how many there were."""
+    counts = Counter(trial.family for trial in trials())
+    rows = [[*_row(best(family)), str(counts[family])] for family in families()]
+    return markdown([*HEADS, "trials"], rows)
+
+
+def _row(trial: Trial, *, bold: bool = False) -> list[str]:
+    matrices = trial.settings.get("matrix_lr", trial.settings["muon_lr"])
+    warmup = trial.settings.get("warmup")
+    loss = f"{trial.loss:.4f}"
+    return [
+        trial.family,
+        f"{matrices:g}",
+        f"{trial.settings['adamw_lr']:g}",
+        str(50 if warmup is None else warmup),
+        f"**{loss}**" if bold else loss,
+    ]

@@ -130,10 +130,9 @@ def test_every_standard_rule_at_scale(name):
         assert plan.fit.fewest <= 64
 
 
-def note_step(path: str, name: str, rule: str, layers: int, size: int, shards: int) -> None:
+def note_step(path: str, name: str, rule: str, size: int, shards: int) -> None:
     """In a warm process, because it plays a process of many."""
-    given = preset(name, rule).with_(n_layer=layers)
-    found = fake_step(given, torch.bfloat16, size, shards)
+    found = fake_step(preset(name, rule), torch.bfloat16, size, shards)
     numbers = {n: getattr(found, n) for n in ("passes", "update", "largest", "shapes")}
     with open(path, "w") as file:
         json.dump({**numbers, "dtypes": [str(each) for each in found.dtypes]}, file)
@@ -141,30 +140,35 @@ def note_step(path: str, name: str, rule: str, layers: int, size: int, shards: i
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "rule", "layers", "size", "shards"),
+    ("name", "rule", "size", "shards"),
     [
-        ("7b", "nesterov-lie-trotter", 32, 64, 64),
-        ("7b", "gd-lie-trotter", 6, 16, 8),
-        ("1b", "hamiltonian", 6, 8, 8),
+        *(("7b", rule, 64, 64) for rule in standard),
+        ("1b", "gd-lie-trotter", 8, 8),
+        ("1b", "hamiltonian", 64, 8),
     ],
 )
-def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, layers, size, shards):
-    """FSDP's own code, one process of many, without memory: the peak is the planner's within 5 %,
-    and no tensor is as large as the model, nor as more than its tables."""
+def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, size, shards):
+    """FSDP's own code, one process of many, without memory, at the preset's whole depth. The peak of
+    the passes is the planner's within 2 %. That of the update is planned up to 20 % above: as if
+    Muon's largest turns followed one another, while smaller ones come between. No tensor is as large
+    as the model, nor as more than its tables, which are gathered whole."""
     path = tmp_path / "found"
-    process = FORKS.Process(target=note_step, args=(str(path), name, rule, layers, size, shards))
+    process = FORKS.Process(target=note_step, args=(str(path), name, rule, size, shards))
     process.start()
     process.join()
     assert process.exitcode == 0
     found = json.loads(path.read_text())
-    given = preset(name, rule).with_(n_layer=layers)
+    given = preset(name, rule)
     planned = Estimate(given, torch.bfloat16, size, shards).at(given.machine.micro_batch)
-    peak = planned.passes.peak + planned.update.optimizer
-    assert peak == pytest.approx(found["passes"], rel=0.05)
+    assert planned.passes.peak + planned.update.optimizer == pytest.approx(
+        found["passes"], rel=0.02
+    )
+    assert found["update"] <= planned.update.peak < 1.2 * found["update"]
     parts = count_parameters(given.model)
     tables = 4 * (parts.token_table + parts.start_tables)
-    assert found["largest"] <= max(tables, 4 * (parts.attention + parts.mlp) / layers)
-    assert found["largest"] < 0.2 * stored_bytes(preset(name, rule)).weights  # at its full depth
+    block = 4 * (parts.attention + parts.mlp) / given.model.n_layer
+    assert found["largest"] <= max(tables, block)
+    assert found["largest"] < 0.2 * stored_bytes(given).weights
     with torch.device("meta"):
         model = yf.YuriiFormer(given.model, seed=None)
     shapes = {name: list(p.shape) for name, p in model.named_parameters()}

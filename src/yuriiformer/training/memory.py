@@ -248,7 +248,7 @@ class Estimate:
     def _sharded_update(self) -> Update:
         stored = stored_bytes(self.config, self.shards)
         named = stored.weights + stored.gradients + stored.optimizer
-        peak = named + muon_bytes(self.config, self.dtype, self.shards)
+        peak = named + muon_bytes(self.config, self.dtype, self.processes, self.shards)
         return Update(stored.weights, stored.gradients, stored.optimizer, peak)
 
     def largest(self, room: float) -> int:

@@ -28,15 +28,16 @@ def gathered_bytes(config: TrainConfig, dtype: torch.dtype) -> tuple[float, floa
     return forward, backward, table + 2 * gradient
 
 
-def muon_bytes(config: TrainConfig, dtype: torch.dtype, shards: int) -> float:
-    """In the update: the matrices that a process owns of one of Muon's turns, as often as they are
-    there while others come and go."""
+def muon_bytes(config: TrainConfig, dtype: torch.dtype, processes: int, shards: int) -> float:
+    """In the update, at most: the matrices that a process owns of one of Muon's turns, as often as
+    they are there while others come and go. Where there are several copies of the model, it gets
+    what the others have computed."""
     if not config.recipe.uses_muon:
         return 0.0
     sizes = count_parameters(config.model, split_fused=config.recipe.split_fused).matrices
     turns = [0]
     for rows, cols in set(sizes):
         matrix = rows * cols * dtype.itemsize
-        owned = -(-sizes.count((rows, cols)) // shards)
+        owned = -(-sizes.count((rows, cols)) // processes)
         turns.append(matrix * min(owned, max(1, TURN_BYTES // matrix)))
-    return TURN_COPIES * max(turns)
+    return max(TURN_COPIES, processes // shards + 5) * max(turns)

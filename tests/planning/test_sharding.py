@@ -12,12 +12,13 @@ import yuriiformer as yf
 from tests.launcher import FORKS
 from tests.training.fakes import fake_step
 from yuriiformer.config import Machine, Recipe, TrainConfig
+from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.run import count_parameters, stored_bytes
 from yuriiformer.errors import ConfigError
 from yuriiformer.methods.catalog import standard
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.planning.devices import Device, find_device
-from yuriiformer.planning.plan import Circumstances, make_plan
+from yuriiformer.planning.plan import Circumstances, Plan, make_plan
 from yuriiformer.planning.text import plan_page
 from yuriiformer.training.memory import Estimate, smallest
 from yuriiformer.training.presets import preset
@@ -118,16 +119,32 @@ def test_presets_of_scale(name, billions):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["1b", "7b"])
 def test_every_standard_rule_at_scale(name):
-    """Memory and hours of each, beside gradient descent: a table and a stream more at most."""
+    """Memory and hours of each, beside gradient descent: a table and a stream more at most. The
+    FLOPs differ by little. ``hamiltonian`` does not compute the last block's MLP. With recomputing,
+    gradient descent alone does not compute the last product of each MLP again: its result is only
+    added to X, and the backward pass does not read it."""
     where = Circumstances(find_device("h100"), gpus=64)
     plans = {rule: make_plan(preset(name, rule).with_(parallel="fsdp"), where) for rule in standard}
     base = plans["gd-lie-trotter"]
     for rule, plan in plans.items():
         assert plan.fit.fits, rule
         assert base.memory.peak * 0.9 < plan.memory.peak < 2.5 * base.memory.peak, rule
-        assert plan.time.seconds == pytest.approx(base.time.seconds, rel=0.08), rule
+        assert plan.time.seconds == pytest.approx(base.time.seconds * _more_work(plan), rel=0.005)
         assert plan.fit.fewest is not None
         assert plan.fit.fewest <= 64
+
+
+def _more_work(plan: Plan) -> float:
+    """Of a token's forward and backward pass, times gradient descent's."""
+    model, again = plan.config.model, plan.config.machine.recompute
+    mlp, flops = 2 * plan.parameters.mlp, model_work(model, recompute=again).total.both
+    base = model_work(replace(model, rule="gd-lie-trotter"), recompute=again)
+    less = 3 * mlp / model.n_layer if model.rule.name == "hamiltonian" else 0.0
+    assert flops == pytest.approx(base.total.both - less, rel=1e-6)
+    more = mlp / 3 if again and model.rule.uses_velocity else 0.0  # a product of three, once
+    if less:
+        more -= again * mlp / model.n_layer  # and nothing of that MLP is computed again
+    return 1 + (more - less) / (base.total.both + base.recomputed)
 
 
 def note_step(path: str, name: str, rule: str, size: int, shards: int) -> None:
@@ -148,10 +165,10 @@ def note_step(path: str, name: str, rule: str, size: int, shards: int) -> None:
     ],
 )
 def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, size, shards):
-    """FSDP's own code, one process of many, without memory, at the preset's whole depth. The peak of
-    the passes is the planner's within 2 %. That of the update is planned up to 20 % above: as if
-    Muon's largest turns followed one another, while smaller ones come between. No tensor is as large
-    as the model, nor as more than its tables, which are gathered whole."""
+    """FSDP's own code, one process of many, without memory, at the preset's whole depth. The peak
+    of the passes is the planner's within 2 %. The peak of the update is planned up to 20 % higher:
+    as if Muon's largest turns followed one another, where smaller ones may come between. No tensor
+    is as large as the model. The largest is a table, which is gathered whole."""
     path = tmp_path / "found"
     process = FORKS.Process(target=note_step, args=(str(path), name, rule, size, shards))
     process.start()

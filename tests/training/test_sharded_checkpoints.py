@@ -241,8 +241,8 @@ def train_on_full_disk(
 @pytest.mark.slow
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_disk_that_is_full_for_one_process(tmp_path, beside):
-    """No process takes the checkpoint for whole; it is said once, and the run ends as if nothing had
-    happened."""
+    """No process takes the checkpoint for whole. It is said once, and the run ends in the same bits
+    as without."""
     for name, first in (("whole", 99), ("out", 5)):  # the file of best, two of last, best, last
         team(2, train_on_full_disk, tales(), tmp_path / name, beside, first)
         said = (tmp_path / "said").read_text()

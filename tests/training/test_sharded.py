@@ -124,6 +124,7 @@ def alone() -> dict[str, list[float]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # on a machine that others use
 @pytest.mark.parametrize(
     ("size", "kinds"),
     [

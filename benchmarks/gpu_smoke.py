@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -36,9 +37,11 @@ from yuriiformer.data.prepare import Settings, prepare
 from yuriiformer.data.sources import Tales
 from yuriiformer.model.device import choose_device
 from yuriiformer.runs.metrics import read_metrics
+from yuriiformer.training.estimate import MemoryEstimate
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.presets import PRESETS, preset
 from yuriiformer.training.processes import Processes
+from yuriiformer.training.resume import stored_config
 from yuriiformer.training.session import train
 from yuriiformer.training.step import MicroBatch, train_step
 
@@ -282,18 +285,51 @@ def shares(smoke: Smoke, *more: str) -> Figures:
 
 
 def overlaps(smoke: Smoke) -> Figures:
-    """Tokens per second and memory of DDP and of a divided model on all GPUs, and the planner's
-    memory: figures to look at, not a check."""
+    """Tokens per second of all GPUs, with the whole model on each and divided, beside as many times
+    those of one: near 1, communication is hidden behind the work. And the most memory in use on the
+    first GPU, beside the planner's. Figures to look at, not a check."""
     processes = processes_here(smoke)
     expect(processes > 1, "needs two GPUs or more")
     found: Figures = {}
-    for parallel in ("ddp", "fsdp"):
-        out = smoke.folder / f"speed-{parallel}"
-        flags = ("--parallel", parallel, "--preset", smoke.size, "--micro-batch", "1")
-        command_line(smoke, torchrun(processes), out, 2 * processes, *flags, steps=STEPS)
+    for name, count in (("one", 1), ("ddp", processes), ("fsdp", processes)):
+        out = smoke.folder / f"speed-{name}"
+        flags = ["--preset", smoke.size, "--micro-batch", "1"]
+        flags += [] if count == 1 else ["--parallel", name]
+        start = torchrun(count) if count > 1 else []
+        with Used(smoke.device) as used:
+            command_line(smoke, start, out, 2 * count, *flags, steps=STEPS)
         rates = [r["timing"]["tokens_per_second"] for r in read_metrics(out / "metrics.jsonl")[1:]]
-        found[f"{parallel}_tokens_per_second"] = sorted(rates)[len(rates) // 2]
+        found[f"{name}_tokens_per_second"] = sorted(rates)[len(rates) // 2]
+        found[f"{name}_used_gib"] = used.most
+        planned = stored_config(out)  # with the data's vocabulary
+        shards, dtype = count if name == "fsdp" else 1, getattr(torch, smoke.precision)
+        found[f"{name}_planned_gib"] = MemoryEstimate(planned, dtype, count, shards).at(1).peak / 2**30
+    for name in ("ddp", "fsdp"):
+        rate = found[f"{name}_tokens_per_second"] / processes
+        found[f"{name}_of_one"] = rate / found["one_tokens_per_second"]
     return found
+
+
+class Used(threading.Thread):
+    """While it lasts, looks at the memory in use on a GPU, whoever uses it. ``most`` is the largest
+    value in GiB (None on a CPU)."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(daemon=True)
+        self.device, self.most, self.done = device, None, threading.Event()
+
+    def run(self) -> None:
+        while self.device.type == "cuda" and not self.done.wait(0.05):
+            free, whole = torch.cuda.mem_get_info(self.device)
+            self.most = max(self.most or 0.0, (whole - free) / 2**30)
+
+    def __enter__(self) -> Used:
+        self.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.done.set()
+        self.join()
 
 
 def attempt(name: str, check: Callable[[], Figures]) -> dict[str, Any]:

@@ -12,12 +12,13 @@ import yuriiformer as yf
 from tests.launcher import FORKS
 from tests.training.fakes import fake_step
 from yuriiformer.config import Machine, Recipe, TrainConfig
+from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.run import count_parameters, stored_bytes
 from yuriiformer.errors import ConfigError
 from yuriiformer.methods.catalog import standard
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.planning.devices import Device, find_device
-from yuriiformer.planning.plan import Circumstances, make_plan
+from yuriiformer.planning.plan import Circumstances, Plan, make_plan
 from yuriiformer.planning.text import plan_page
 from yuriiformer.training.estimate import MemoryEstimate, smallest
 from yuriiformer.training.presets import preset
@@ -118,22 +119,37 @@ def test_presets_of_scale(name, billions):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["1b", "7b"])
 def test_every_standard_rule_at_scale(name):
-    """Memory and hours of each, beside gradient descent: a table and a stream more at most."""
+    """Memory and hours of each, beside gradient descent: a table and a stream more at most. The
+    FLOPs differ by little. ``hamiltonian`` does not compute the last block's MLP. With recomputing,
+    gradient descent alone does not compute the last product of each MLP again: its result is only
+    added to X, and the backward pass does not read it."""
     where = Circumstances(find_device("h100"), gpus=64)
     plans = {rule: make_plan(preset(name, rule).with_(parallel="fsdp"), where) for rule in standard}
     base = plans["gd-lie-trotter"]
     for rule, plan in plans.items():
         assert plan.fit.fits, rule
         assert base.memory.peak * 0.9 < plan.memory.peak < 2.5 * base.memory.peak, rule
-        assert plan.time.seconds == pytest.approx(base.time.seconds, rel=0.08), rule
+        assert plan.time.seconds == pytest.approx(base.time.seconds * _more_work(plan), rel=0.005)
         assert plan.fit.fewest is not None
         assert plan.fit.fewest <= 64
 
 
-def note_step(path: str, name: str, rule: str, layers: int, size: int, shards: int) -> None:
+def _more_work(plan: Plan) -> float:
+    """Of a token's forward and backward pass, times gradient descent's."""
+    model, again = plan.config.model, plan.config.machine.recompute
+    mlp, flops = 2 * plan.parameters.mlp, model_work(model, recompute=again).total.both
+    base = model_work(replace(model, rule="gd-lie-trotter"), recompute=again)
+    less = 3 * mlp / model.n_layer if model.rule.name == "hamiltonian" else 0.0
+    assert flops == pytest.approx(base.total.both - less, rel=1e-6)
+    more = mlp / 3 if again and model.rule.uses_velocity else 0.0  # a product of three, once
+    if less:
+        more -= again * mlp / model.n_layer  # and nothing of that MLP is computed again
+    return 1 + (more - less) / (base.total.both + base.recomputed)
+
+
+def note_step(path: str, name: str, rule: str, size: int, shards: int) -> None:
     """In a warm process, because it plays a process of many."""
-    given = preset(name, rule).with_(n_layer=layers)
-    found = fake_step(given, torch.bfloat16, size, shards)
+    found = fake_step(preset(name, rule), torch.bfloat16, size, shards)
     numbers = {n: getattr(found, n) for n in ("passes", "update", "largest", "shapes")}
     with open(path, "w") as file:
         json.dump({**numbers, "dtypes": [str(each) for each in found.dtypes]}, file)
@@ -141,30 +157,35 @@ def note_step(path: str, name: str, rule: str, layers: int, size: int, shards: i
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "rule", "layers", "size", "shards"),
+    ("name", "rule", "size", "shards"),
     [
-        ("7b", "nesterov-lie-trotter", 32, 64, 64),
-        ("7b", "gd-lie-trotter", 6, 16, 8),
-        ("1b", "hamiltonian", 6, 8, 8),
+        *(("7b", rule, 64, 64) for rule in standard),
+        ("1b", "gd-lie-trotter", 8, 8),
+        ("1b", "hamiltonian", 64, 8),
     ],
 )
-def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, layers, size, shards):
-    """FSDP's own code, one process of many, without memory: the peak is the planner's within 5 %,
-    and no tensor is as large as the model, nor as more than its tables."""
+def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, size, shards):
+    """FSDP's own code, one process of many, without memory, at the preset's whole depth. The peak
+    of the passes is the planner's within 2 %. The peak of the update is planned up to 20 % higher:
+    as if Muon's largest turns followed one another, where smaller ones may come between. No tensor
+    is as large as the model. The largest is a table, which is gathered whole."""
     path = tmp_path / "found"
-    process = FORKS.Process(target=note_step, args=(str(path), name, rule, layers, size, shards))
+    process = FORKS.Process(target=note_step, args=(str(path), name, rule, size, shards))
     process.start()
     process.join()
     assert process.exitcode == 0
     found = json.loads(path.read_text())
-    given = preset(name, rule).with_(n_layer=layers)
+    given = preset(name, rule)
     planned = MemoryEstimate(given, torch.bfloat16, size, shards).at(given.machine.micro_batch)
-    peak = planned.passes.peak + planned.update.optimizer
-    assert peak == pytest.approx(found["passes"], rel=0.05)
+    assert planned.passes.peak + planned.update.optimizer == pytest.approx(
+        found["passes"], rel=0.02
+    )
+    assert found["update"] <= planned.update.peak < 1.2 * found["update"]
     parts = count_parameters(given.model)
     tables = 4 * (parts.token_table + parts.start_tables)
-    assert found["largest"] <= max(tables, 4 * (parts.attention + parts.mlp) / layers)
-    assert found["largest"] < 0.2 * stored_bytes(preset(name, rule)).weights  # at its full depth
+    block = 4 * (parts.attention + parts.mlp) / given.model.n_layer
+    assert found["largest"] <= max(tables, block)
+    assert found["largest"] < 0.2 * stored_bytes(given).weights
     with torch.device("meta"):
         model = yf.YuriiFormer(given.model, seed=None)
     shapes = {name: list(p.shape) for name, p in model.named_parameters()}

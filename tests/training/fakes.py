@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -35,23 +36,48 @@ class FakeStep:
 
 
 class Storages(TorchDispatchMode):
-    """Every storage that an operation returns, for as long as it lives. Their sizes are asked again
-    after each operation, because FSDP gives up and takes again the memory of the same ones."""
+    """Every storage that an operation returns, for as long as it lives. FSDP gives up the memory of
+    a storage and takes it again: its size is followed there."""
 
     def __init__(self) -> None:
         super().__init__()
         self.alive = self.peak = self.largest = 0
-        self._held = weakref.WeakSet()
+        self._sizes: dict[int, int] = {}
+        real = torch.UntypedStorage.resize_
+
+        def resized(storage, size):
+            result = real(storage, size)
+            if id(storage) in self._sizes:
+                self._count(id(storage), storage.nbytes())
+            return result
+
+        self._resizing = mock.patch.object(torch.UntypedStorage, "resize_", resized)
+
+    def __enter__(self):
+        self._resizing.start()
+        return super().__enter__()
+
+    def __exit__(self, *problem):
+        self._resizing.stop()
+        return super().__exit__(*problem)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         for each in tree_leaves(result):
             if isinstance(each, torch.Tensor):  # of a divided one, its rows
-                self._held.add(local(each).untyped_storage())
-        sizes = [storage.nbytes() for storage in self._held]
-        self.alive, self.largest = sum(sizes), max(self.largest, *sizes, 0)
-        self.peak = max(self.peak, self.alive)
+                storage = local(each).untyped_storage()
+                if id(storage) not in self._sizes:
+                    weakref.finalize(storage, self._count, id(storage), None)
+                self._count(id(storage), storage.nbytes())
         return result
+
+    def _count(self, key: int, size: int | None) -> None:
+        """A storage's size from now on; none when it has gone."""
+        self.alive += (size or 0) - self._sizes.pop(key, 0)
+        if size is not None:
+            self._sizes[key] = size
+            self.largest = max(self.largest, size)
+        self.peak = max(self.peak, self.alive)
 
 
 def fake_step(config: TrainConfig, dtype: torch.dtype, size: int, shards: int) -> FakeStep:
@@ -73,7 +99,7 @@ def fake_step(config: TrainConfig, dtype: torch.dtype, size: int, shards: int) -
             accumulate(model, [micro], processes, dtype)
             passes = watcher.peak
             watcher.peak = watcher.alive
-            optimizer.clip(torch.ones(()))
+            optimizer.clip(optimizer.norm())
             optimizer.step()
             update = watcher.peak
     dist.destroy_process_group()

@@ -60,14 +60,18 @@ def parts_of(
     return here, model, module, optimizer
 
 
-def bare_losses(config: TrainConfig, data: Path, steps: int) -> list[float]:
-    """Losses of the first steps of a run, which leaves nothing on the disk."""
+def bare_losses(
+    config: TrainConfig, data: Path, steps: int, *, clipped: bool = False
+) -> list[float]:
+    """Losses of the first steps of a run, which leaves nothing on the disk. ``clipped``: every
+    step's gradient must be so large that it is."""
     here, _, module, optimizer = parts_of(config, data)
     found = []
     for step in range(steps):
         batches = here.batches.training(step)
         result = train_step(module, batches, optimizer, here.processes, here.dtype, step)
         assert result.finite
+        assert not clipped or result.grad_norm > config.recipe.clip
         found.append(result.loss)
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 import signal
@@ -29,6 +31,7 @@ from tests.training.runs import (
 from tests.training.teams import SignalAt, divided, free_port, take_place, team
 from yuriiformer.cli.main import main
 from yuriiformer.errors import CheckpointError, ModelFileError, RunError
+from yuriiformer.model import tensor_files
 from yuriiformer.model.files import load_model
 from yuriiformer.model.tensor_files import TensorFiles
 from yuriiformer.runs.checkpoint import read_checkpoint
@@ -212,6 +215,43 @@ def test_resumed_by_other_numbers_and_kinds(tmp_path):
     for found, expected in zip(losses(out), losses(tmp_path / "one"), strict=True):
         assert found == pytest.approx(expected, abs=1e-5)
     assert metrics(out)[:6] == metrics(tmp_path / "one")[:6]  # one process: to the bit
+
+
+def train_on_full_disk(
+    rank: int, size: int, port: int, data: Path, out: Path, beside: bool, first: int
+) -> None:
+    """For the second process the disk is full when it writes its n-th file."""
+    take_place(rank, size, port)
+    real, files, said = tensor_files.save_file, 0, []
+
+    def save_file(*given):
+        nonlocal files
+        files += 1
+        if rank == 1 and files == first:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(*given)
+
+    tensor_files.save_file = save_file
+    config = divided(small(), "fsdp").with_(save_beside=beside)
+    assert train(config, data, out, say=said.append).outcome == "finished"
+    if rank == 0:
+        out.with_name("said").write_text("\n".join(said))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_disk_that_is_full_for_one_process(tmp_path, beside):
+    """No process takes the checkpoint for whole. It is said once, and the run ends in the same bits
+    as without."""
+    for name, first in (("whole", 99), ("out", 5)):  # the file of best, two of last, best, last
+        team(2, train_on_full_disk, tales(), tmp_path / name, beside, first)
+        said = (tmp_path / "said").read_text()
+        assert said.count("last could not be written: [Errno 28]") == (first == 5), said
+        assert said.count("the checkpoint before it stands") == (first == 5), said
+    checkpoints = tmp_path / "out" / "checkpoints"
+    assert read_checkpoint(checkpoints / "last").step == 8
+    assert read_checkpoint(checkpoints / "last.previous").step == 3
+    assert outcome(tmp_path / "out") == outcome(tmp_path / "whole")
 
 
 def give_command(rank: int, size: int, port: int, words: list[str], log: Path) -> None:

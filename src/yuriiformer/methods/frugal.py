@@ -73,6 +73,12 @@ def forget(streams: Mapping[str, Tensor]) -> None:
             delattr(tensor, ORIGIN)
 
 
+def same_origin(tensor: Tensor, other: Tensor) -> None:
+    """Let ``other``, which holds the same numbers, be made again as ``tensor`` can be."""
+    if hasattr(tensor, ORIGIN):
+        setattr(other, ORIGIN, getattr(tensor, ORIGIN))
+
+
 class _Segment(torch.autograd.Function):
     """One segment of the inputs ``names``; after them come the gains of its norms."""
 

@@ -59,7 +59,7 @@ class MemoryEstimate:
     def _sharded_update(self) -> Update:
         stored = stored_bytes(self.config, self.shards)
         named = stored.weights + stored.gradients + stored.optimizer
-        peak = named + muon_bytes(self.config, self.dtype, self.shards)
+        peak = named + muon_bytes(self.config, self.dtype, self.processes, self.shards)
         return Update(stored.weights, stored.gradients, stored.optimizer, peak)
 
     def largest(self, room: float) -> int:
@@ -156,15 +156,16 @@ def gathered_bytes(config: TrainConfig, dtype: torch.dtype) -> tuple[float, floa
     return forward, backward, table + 2 * gradient
 
 
-def muon_bytes(config: TrainConfig, dtype: torch.dtype, shards: int) -> float:
-    """In the update: the matrices that a process owns of one of Muon's turns, as often as they are
-    there while others come and go."""
+def muon_bytes(config: TrainConfig, dtype: torch.dtype, processes: int, shards: int) -> float:
+    """In the update, at most: the matrices that a process owns of one of Muon's turns, as often as
+    they are there while others come and go. Where there are several copies of the model, it gets
+    what the others have computed."""
     if not config.recipe.uses_muon:
         return 0.0
     sizes = count_parameters(config.model, split_fused=config.recipe.split_fused).matrices
     turns = [0]
     for rows, cols in set(sizes):
         matrix = rows * cols * dtype.itemsize
-        owned = -(-sizes.count((rows, cols)) // shards)
+        owned = -(-sizes.count((rows, cols)) // processes)
         turns.append(matrix * min(owned, max(1, TURN_BYTES // matrix)))
-    return TURN_COPIES * max(turns)
+    return max(TURN_COPIES, processes // shards + 5) * max(turns)

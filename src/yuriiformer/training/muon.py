@@ -154,7 +154,7 @@ class Muon(torch.optim.Optimizer):
         for collecting, computing, applying in stages:
             if collecting:
                 turn, options = collecting
-                turn.collect([self._update(each, options) for each in turn.matrices])
+                turn.collect(partial(self._update, options=options))
             if computing:
                 turn, options = computing
                 turn.give_back(partial(orthogonalize, steps=options["steps"], dtype=self.dtype))

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from yuriiformer.model.shards import local_rows, shard_bounds
+from yuriiformer.model.shards import local, local_rows, shard_bounds
 
 TURN_BYTES = 2**28  # of whole matrices that a process collects at a time, or one matrix
 
@@ -132,15 +132,16 @@ class Turn:
         self.waits: Any = None
         self.buffer = torch.empty(0)
 
-    def collect(self, updates: Sequence[Tensor]) -> None:
-        """Send the rows that are here to the owners in this copy."""
-        sent = [updates[i] for i in self.orders[self.exchange.copy]]
+    def collect(self, update: Callable[[Matrix], Tensor]) -> None:
+        """Send the rows that are here to the owners in this copy. Other copies send theirs."""
+        sent = [update(self.matrices[i]) for i in self.orders[self.exchange.copy]]
+        like = local(self.matrices[0].parameter)
         if self.exchange.shards > 1:
-            self._trade(sent, updates[0], self._rows_here(), self._rows_owned())
+            self._trade(sent, like, self._rows_here(), self._rows_owned())
         elif sent:
             self.buffer = torch.stack(sent).view(len(sent), *self._shape)
         else:
-            self.buffer = updates[0].new_empty(0, *self._shape)
+            self.buffer = like.new_empty(0, *self._shape)
 
     def give_back(self, work: Callable[[Tensor], Tensor]) -> None:
         """Orthogonalise what this process owns, and send each process its rows."""

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from yuriiformer.config import TrainConfig
+from yuriiformer.methods.frugal import same_origin
 from yuriiformer.model.block import Coefficients
 from yuriiformer.model.device import compute_dtype, device_memory, usable
 from yuriiformer.model.model import YuriiFormer
@@ -97,7 +99,25 @@ def shard_model(model: YuriiFormer, processes: Processes, dtype: torch.dtype) ->
     matrices = MixedPrecisionPolicy(cast, torch.float32, cast_forward_inputs=False)
     for block in model.blocks:
         fully_shard(block, mesh=processes.mesh, mp_policy=matrices, ignored_params=vectors)
+        _keep_origins(block)
     fully_shard(model, mesh=processes.mesh, mp_policy=whole, ignored_params=vectors)
+
+
+def _keep_origins(block: nn.Module) -> None:
+    """FSDP gives a block new tensors with the numbers of the streams. Let them be made again in the
+    backward pass as the streams can be (`frugal`); or a stream more is kept for every block."""
+    before: dict[str, Tensor] = {}
+
+    def note(module: nn.Module, args: tuple[Any, ...]) -> None:
+        before.update(args[0])
+
+    def give(module: nn.Module, args: tuple[Any, ...]) -> None:
+        for name, stream in args[0].items():
+            same_origin(before[name], stream)
+        before.clear()
+
+    block.register_forward_pre_hook(note, prepend=True)
+    block.register_forward_pre_hook(give)
 
 
 def reshard(model: nn.Module) -> None:

@@ -303,7 +303,8 @@ def overlaps(smoke: Smoke) -> Figures:
         found[f"{name}_used_gib"] = used.most
         planned = stored_config(out)  # with the data's vocabulary
         shards, dtype = count if name == "fsdp" else 1, getattr(torch, smoke.precision)
-        found[f"{name}_planned_gib"] = MemoryEstimate(planned, dtype, count, shards).at(1).peak / 2**30
+        estimate = MemoryEstimate(planned, dtype, count, shards)
+        found[f"{name}_planned_gib"] = estimate.at(1).peak / 2**30
     for name in ("ddp", "fsdp"):
         rate = found[f"{name}_tokens_per_second"] / processes
         found[f"{name}_of_one"] = rate / found["one_tokens_per_second"]

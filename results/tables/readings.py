@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 
 from results.tables.archives import losses, markdown
 from yuriiformer.comparison.paper import paper_figure
@@ -38,10 +39,13 @@ def reading_values() -> dict[str, list[tuple[list[float], list[float]]]]:
 
 
 def correlation(groups: Sequence[tuple[list[float], list[float]]]) -> float:
-    ours, theirs = ([v for group in groups for v in group[side]] for side in (0, 1))
-    return float(spearmanr(ours, theirs).statistic)
+    """Spearman's, in a fifth of the time of scipy's own function: it is needed 20,000 times."""
+    ranks = rankdata([[v for group in groups for v in group[side]] for side in (0, 1)], axis=1)
+    ours, theirs = ranks - ranks.mean(axis=1, keepdims=True)
+    return float(ours @ theirs / np.sqrt((ours @ ours) * (theirs @ theirs)))
 
 
+@cache
 def readings_table() -> str:
     """Spearman's rank correlation of our losses with the paper's under both readings, with the
     middle 95 % of what it is for rules drawn with replacement."""

@@ -49,18 +49,23 @@ FAMILIES = (
     "imex1-ln-mlp-attn",
     "gd-lie-trotter, 8 layers",
 )
+WITH_ADAMW = ("gd-lie-trotter, AdamW", "gd-table, AdamW", "nesterov-lie-trotter, AdamW")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_screening_has_the_best_rates_and_none_at_an_edge(family):
+@pytest.mark.parametrize("family", [*FAMILIES, *WITH_ADAMW])
+def test_the_screenings_have_the_best_rates_and_none_at_an_edge(family):
     assert rates.edges(family) == []
     best = rates.best(family).settings
-    study = read_study(ROOT / "results" / "tinystories-cpu" / "screening.toml")
-    [arm] = [arm for arm in study.definition()["arms"] if arm["label"] == family]
-    assert {name: arm["settings"][name] for name in ("muon_lr", "adamw_lr", "warmup")} == {
-        "muon_lr": best["muon_lr"],
-        "adamw_lr": best["adamw_lr"],
-        "warmup": best.get("warmup", 50),  # the preset's tenth of the steps
+    name = "screening-adamw" if family in WITH_ADAMW else "screening"
+    study = read_study(ROOT / "results" / "tinystories-cpu" / f"{name}.toml")
+    label = family.removesuffix(", AdamW")
+    [arm] = [arm for arm in study.definition()["arms"] if arm["label"] == label]
+    matrices = "matrix_lr" if family in WITH_ADAMW else "muon_lr"
+    usual = {"warmup": 50}  # the preset's tenth of the steps
+    assert {**usual, **arm["settings"]} == {
+        **usual,
+        **{name: best[name] for name in (matrices, "adamw_lr", "warmup") if name in best},
+        **({"n_layer": 8} if family.endswith("8 layers") else {}),
     }
 
 
@@ -117,6 +122,12 @@ def test_leads_the_lookahead_does_not_pay():
 
 def test_leads_the_velocity_must_be_normalised():
     assert gains("screening")["nesterov-lie-trotter, no LN_v"] < 0
+
+
+def test_leads_it_is_not_muon():
+    muon, adamw = gains("screening"), gains("screening-adamw")
+    assert adamw["nesterov-lie-trotter"] > muon["nesterov-lie-trotter"] > 0
+    assert adamw["gd-table"] < 0 < muon["gd-table"]
 
 
 def test_leads_our_best_rules_end_lower_than_the_papers():

@@ -127,6 +127,13 @@ def test_leads_the_velocity_must_be_normalised():
 def test_leads_it_is_not_muon():
     muon, adamw = gains("screening"), gains("screening-adamw")
     assert adamw["nesterov-lie-trotter"] > muon["nesterov-lie-trotter"] > 0
+    here, there = losses("screening-adamw"), losses("screening")
+    for seed in (0, 1):  # and in each
+        with_adamw, with_muon = (
+            own["gd-lie-trotter"][seed] - own["nesterov-lie-trotter"][seed] for own in (here, there)
+        )
+        assert with_adamw > with_muon
+        assert here["gd-table"][seed] > here["gd-lie-trotter"][seed]
     assert adamw["gd-table"] < 0 < muon["gd-table"]
 
 

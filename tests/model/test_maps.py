@@ -61,3 +61,13 @@ def test_maps_of_known_kinds():
         assert each.attraction.item() == pytest.approx(attraction, abs=1e-12)
         assert each.symmetric.item() == pytest.approx(symmetric, abs=1e-12)
         assert kind(each.attraction.item()) == word
+
+
+@pytest.mark.parametrize("bad", [torch.inf, torch.nan])
+def test_a_head_of_a_diverged_model_has_no_spectrum_and_the_others_keep_theirs(bad):
+    left, right = torch.randn(3, 7, 2).double(), torch.randn(3, 2, 7).double()
+    before = LinearMap(left, right).eigenvalues
+    right[1, 0, 3] = bad
+    after = LinearMap(left, right).eigenvalues
+    assert after[1].isnan().all()
+    torch.testing.assert_close(after[[0, 2]], before[[0, 2]], rtol=0.0, atol=0.0)

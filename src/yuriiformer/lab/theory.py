@@ -24,6 +24,7 @@ from yuriiformer.lab.run import first_streams
 from yuriiformer.lab.setting import Setting, momentum_of
 from yuriiformer.methods.interpreter import run_rule
 from yuriiformer.methods.rule import Rule
+from yuriiformer.model.maps import eigenvalues
 
 FLOOR = 1e-11  # of the problem's size: smaller distances are rounding errors
 UPHILL = 1e-5  # growth per block at h = 0.001 / L that is more than rounding
@@ -93,7 +94,7 @@ def _probe(
 
 
 def spectral_radius(T: Tensor) -> Tensor:
-    radius: Tensor = torch.linalg.eigvals(T).abs().amax(-1)
+    radius: Tensor = eigenvalues(T).abs().amax(-1)
     return radius
 
 
@@ -176,9 +177,7 @@ def _radii(
 
     changed = {name: column(values) for name, values in momenta.items()}
     T, *_ = _probe(problem, rule, column(sizes), {**setup.blocks[0], **changed})
-    usable = T.isfinite().all((-2, -1))
-    radii = spectral_radius(T.where(usable[:, None, None], 0.0))
-    found: Floats = radii.where(usable, math.inf).numpy()
+    found: Floats = spectral_radius(T).nan_to_num(nan=math.inf, posinf=math.inf).numpy()
     return found
 
 

@@ -34,7 +34,7 @@ class LinearMap:
     def eigenvalues(self) -> Tensor:
         """Those that may differ from zero, complex: (head, d_head). They are those of
         ``right @ left``. By real part, the largest first."""
-        found: Tensor = torch.linalg.eigvals(self.right @ self.left)
+        found = eigenvalues(self.right @ self.left)
         order = found.real.argsort(dim=-1, descending=True)
         return found.gather(-1, order)
 
@@ -57,6 +57,14 @@ class LinearMap:
         core = self.right @ self.left
         squared = (core * core.mT).sum((-2, -1))  # the trace of the map's square: |S|² - |A|²
         return 0.5 * (1 + squared / inner(self, self))
+
+
+def eigenvalues(matrices: Tensor) -> Tensor:
+    """NaN for a matrix with entries that are not finite: LAPACK raises an error there, or kills
+    the process (MKL on some processors)."""
+    finite = matrices.isfinite().all(-1).all(-1)[..., None]
+    found: Tensor = torch.linalg.eigvals(matrices.where(finite[..., None], 0.0))
+    return found.where(finite, torch.nan)
 
 
 def inner(a: LinearMap, b: LinearMap) -> Tensor:

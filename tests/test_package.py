@@ -26,6 +26,11 @@ def test_help_begins_with_the_list():
     assert len(yf.__all__) > 20
 
 
+def test_completion_offers_the_list_and_nothing_else():
+    getattr(yf, yf.__all__[0])  # then it is in the module too
+    assert [name for name in dir(yf) if not name.startswith("__")] == yf.__all__
+
+
 def test_a_name_that_is_not_there():
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         yf.trian  # noqa: B018

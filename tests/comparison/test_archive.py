@@ -26,6 +26,7 @@ from yuriiformer.comparison.archive import (
     read_suite,
     write_archive,
 )
+from yuriiformer.comparison.archived_run import pack_run, unpack_run
 from yuriiformer.comparison.arms import ArmSpec
 from yuriiformer.comparison.collect import collect
 from yuriiformer.comparison.definition import Request
@@ -90,7 +91,11 @@ def test_failed_diverged_and_unbegun_runs_are_told_of(tmp_path):
     suite.note_failure(specs["own/seed-1"], "no room")
     assert write_archive(read_suite(suite), tmp_path / "archive").left == 3
     assert_same_report(suite.path, tmp_path / "archive")
-    said = " ".join(collect([tmp_path / "archive"])[0].remarks)
+    [kept] = collect([tmp_path / "archive"])
+    [verdict] = kept.verdicts
+    assert (verdict.verdict, verdict.n) == ("undecided", 1)
+    assert verdict.reason == "seeds of momentum failed or diverged"
+    said = " ".join(kept.remarks)
     for words in (
         "momentum, seed 1 failed after step 5: killed by SIGKILL",
         "own, seed 0 ended with a loss that is not finite",
@@ -309,6 +314,25 @@ def test_large_runs_are_thinned_and_tell_the_same_table(tmp_path):
         for step in one.curves.val_step:
             assert one.curves.seconds_at(step) == two.curves.seconds_at(step)
         assert one.curves.coefficients[-1:] == two.curves.coefficients[-1:]
+
+
+def test_a_very_large_run_is_thinned_until_it_fits(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    config = configuration("nesterov-lie-trotter", steps=3_000, setting="openwebtext-medium")
+    noise = {name: lambda _: random.standard_normal() for name in config.model.rule.coefficients}
+    write_run(tmp_path / "run", config, val=falling(1.0, 3_000), noise=0.1, coefficients=noise)
+    run = read_run(tmp_path / "run")
+    whole = unpack_run(pack_run(run), tmp_path)
+    monkeypatch.setattr("yuriiformer.comparison.archived_run.LARGEST", 60_000)
+    packed = pack_run(run)
+    assert len(packed) <= 60_000
+    kept = unpack_run(packed, tmp_path)
+    assert len(kept.curves.step) < len(whole.curves.step)
+    assert len(kept.curves.coefficients) < len(whole.curves.coefficients)
+    assert np.array_equal(kept.curves.val_loss, run.curves.val_loss)
+    assert (kept.final, kept.best, kept.train) == (run.final, run.best, run.train)
+    assert kept.curves.coefficients[-1] == whole.curves.coefficients[-1]
+    assert pack_run(kept) == packed
 
 
 def test_a_real_run_comes_back_to_the_bit(tmp_path, capsys):

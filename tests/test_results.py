@@ -15,7 +15,7 @@ from results.tables.archives import archive, losses
 from results.tables.facts import differences, gains, seed_noise
 from yuriiformer.comparison.archive import is_archive, read_archive
 from yuriiformer.comparison.study import grown, read_study
-from yuriiformer.methods.catalog import paper
+from yuriiformer.methods.catalog import controls, paper
 
 ROOT = Path(__file__).parents[1]
 ARCHIVES = sorted(path for path in (ROOT / "results").glob("*/*") if is_archive(path))
@@ -59,6 +59,7 @@ def test_every_table_has_a_page():
     assert {name for names in pages.PAGES.values() for name in names} == set(pages.TABLES)
 
 
+MOMENTUM = ("polyak", "nesterov")
 FAMILIES = (
     "gd-lie-trotter",
     "gd-table",
@@ -110,6 +111,28 @@ def test_every_arm_of_the_screenings_has_the_rates_of_a_family():
             assert own in with_muon, arm.label
             if arm.rule.uses_velocity:
                 assert own == searched("nesterov-lie-trotter"), arm.label
+
+
+def test_the_screening_has_the_papers_rules_the_controls_and_the_cross():
+    """In the cross an arm with the MLP first is the other one with its oracles exchanged."""
+    study = read_study(ROOT / "results" / "tinystories-cpu" / "screening.toml")
+    arms = {arm.label: arm.rule for arm in study.arms}
+    assert {*paper, *controls} <= set(arms)
+
+    def exchanged(equations):
+        names = {"attn": "mlp", "mlp": "attn"}
+        return re.sub("attn|mlp", lambda found: names[found[0]], equations)
+
+    cross = [("gd-lie-trotter", ""), ("gd-table", "")]
+    cross += [(f"{name}-lie-trotter", table) for name in MOMENTUM for table in ("", ", no table")]
+    for name, table in cross:
+        first, second = arms[name + table], arms[f"{name}, MLP first{table}"]
+        assert second.equations == exchanged(first.equations)
+        assert second.streams == first.streams
+        assert second.coefficients == first.coefficients
+    own = [arm for arm in study.arms if arm.label.startswith("one-drift")]
+    assert len(own) >= 8
+    assert all(arm.why and arm.rule.oracle_calls == {"attn": 1, "mlp": 1} for arm in own)
 
 
 def below(study: str, label: str, other: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from results.tables.archives import archive, losses, markdown
 
 RATES = ("muon_lr", "matrix_lr", "adamw_lr")
 PRESET = {"muon_lr": 0.02, "adamw_lr": 0.006}
+WARMUP, SHORT = 50, 10  # steps: the preset's, and the other that was tried
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,22 @@ def families() -> list[str]:
 
 def best(family: str) -> Trial:
     return min((each for each in trials() if each.family == family), key=lambda each: each.loss)
+
+
+def at_preset(family: str) -> Trial:
+    [found] = [
+        each
+        for each in trials()
+        if each.family == family
+        and "warmup" not in each.settings
+        and PRESET.items() <= each.settings.items()
+    ]
+    return found
+
+
+def distance(chosen: Callable[[str], Trial]) -> float:
+    """By how much gradient descent ends above Nesterov."""
+    return chosen("gd-lie-trotter").loss - chosen("nesterov-lie-trotter").loss
 
 
 def edges(family: str) -> list[str]:
@@ -98,6 +115,6 @@ def _row(trial: Trial, *, bold: bool = False) -> list[str]:
         trial.family,
         f"{matrices:g}",
         f"{trial.settings['adamw_lr']:g}",
-        str(50 if warmup is None else warmup),
+        str(WARMUP if warmup is None else warmup),
         f"**{loss}**" if bold else loss,
     ]

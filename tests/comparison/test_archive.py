@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from yuriiformer.comparison.archive import (
     read_suite,
     write_archive,
 )
+from yuriiformer.comparison.archived_run import pack_run, unpack_run
 from yuriiformer.comparison.arms import ArmSpec
 from yuriiformer.comparison.collect import collect
 from yuriiformer.comparison.definition import Request
@@ -36,7 +38,7 @@ from yuriiformer.report.payload import Extras, payload
 from yuriiformer.report.results import result_table
 from yuriiformer.report.tables import json_data
 from yuriiformer.runs.metrics import read_metrics
-from yuriiformer.runs.run import read_run
+from yuriiformer.runs.run import TaskScore, read_run
 from yuriiformer.training.session import train
 
 FINALS = {
@@ -63,13 +65,15 @@ def assert_same_report(suite, archive):
     return runs, kept
 
 
-def test_a_report_from_the_archive_is_the_report_from_the_runs(tmp_path):
-    suite = begin(tmp_path, STUDY + EQUAL)
-    run_all(suite, FINALS)
+@pytest.mark.parametrize("metric", ["final", "exact", "best"])
+def test_a_report_from_the_archive_is_the_report_from_the_runs(tmp_path, metric):
+    suite = begin(tmp_path, f'metric = "{metric}"\n{STUDY}{EQUAL}')
+    run_all(suite, FINALS, exact=metric == "exact")
     written = write_archive(read_suite(suite), tmp_path / "archive")
     assert (written.added, written.known, written.left) == (9, 0, 0)
     runs, kept = assert_same_report(suite.path, tmp_path / "archive")
     assert [verdict.verdict for verdict in kept.verdicts] == ["supported", "undecided"]
+    assert all(kept.primary(each).n == 3 for each in kept.outcomes)
     pages = [without_places(payload([each], Extras())) for each in (runs, kept)]
     for page in pages:
         page.pop("data")  # the archive does not say where they stood
@@ -87,7 +91,11 @@ def test_failed_diverged_and_unbegun_runs_are_told_of(tmp_path):
     suite.note_failure(specs["own/seed-1"], "no room")
     assert write_archive(read_suite(suite), tmp_path / "archive").left == 3
     assert_same_report(suite.path, tmp_path / "archive")
-    said = " ".join(collect([tmp_path / "archive"])[0].remarks)
+    [kept] = collect([tmp_path / "archive"])
+    [verdict] = kept.verdicts
+    assert (verdict.verdict, verdict.n) == ("undecided", 1)
+    assert verdict.reason == "seeds of momentum failed or diverged"
+    said = " ".join(kept.remarks)
     for words in (
         "momentum, seed 1 failed after step 5: killed by SIGKILL",
         "own, seed 0 ended with a loss that is not finite",
@@ -114,6 +122,36 @@ def test_an_archive_can_be_added_to(tmp_path):
     assert (written.added, written.known) == (3, 6)
     _, kept = assert_same_report(suite.path, archive)
     assert [verdict.late for verdict in kept.verdicts] == [False, True]
+
+
+def test_scores_and_samples_that_came_later_are_added(tmp_path):
+    """And what the archive has of another evaluation stays."""
+    suite = begin(tmp_path)
+    run_all(suite, FINALS)
+    folder = tmp_path / "archive"
+    record = read_suite(suite)
+    write_archive(record, folder)
+    score = TaskScore("arc_easy", "acc_norm", 0.25, 0.01, "best", 100, None)
+    words = {
+        "checkpoint": "best",
+        "step": 20,
+        "settings": {"temperature": 0.8, "top_k": 50, "seed": 0},
+        "samples": [{"prompt": "Once", "text": " more", "ended": False}],
+    }
+
+    def archived(**more):
+        first, *others = record.entries
+        entries = [replace(first, run=replace(first.run, **more)), *others]
+        written = write_archive(replace(record, entries=entries), folder)
+        return written, read_archive(folder).entries[0].run
+
+    for _ in range(2):  # in two steps, each of them kept
+        assert archived(samples=words)[1].samples == words
+    written, run = archived(scores={"arc_easy": score})
+    assert (written.added, written.known) == (1, 8)
+    assert (run.samples, run.scores) == (words, {"arc_easy": score})
+    assert archived()[0].known == 9
+    assert np.array_equal(run.curves.loss, record.entries[0].run.curves.loss)
 
 
 def test_a_suite_begun_from_an_archive_lacks_only_what_the_archive_lacks(tmp_path):
@@ -276,6 +314,25 @@ def test_large_runs_are_thinned_and_tell_the_same_table(tmp_path):
         for step in one.curves.val_step:
             assert one.curves.seconds_at(step) == two.curves.seconds_at(step)
         assert one.curves.coefficients[-1:] == two.curves.coefficients[-1:]
+
+
+def test_a_very_large_run_is_thinned_until_it_fits(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    config = configuration("nesterov-lie-trotter", steps=3_000, setting="openwebtext-medium")
+    noise = {name: lambda _: random.standard_normal() for name in config.model.rule.coefficients}
+    write_run(tmp_path / "run", config, val=falling(1.0, 3_000), noise=0.1, coefficients=noise)
+    run = read_run(tmp_path / "run")
+    whole = unpack_run(pack_run(run), tmp_path)
+    monkeypatch.setattr("yuriiformer.comparison.archived_run.LARGEST", 60_000)
+    packed = pack_run(run)
+    assert len(packed) <= 60_000
+    kept = unpack_run(packed, tmp_path)
+    assert len(kept.curves.step) < len(whole.curves.step)
+    assert len(kept.curves.coefficients) < len(whole.curves.coefficients)
+    assert np.array_equal(kept.curves.val_loss, run.curves.val_loss)
+    assert (kept.final, kept.best, kept.train) == (run.final, run.best, run.train)
+    assert kept.curves.coefficients[-1] == whole.curves.coefficients[-1]
+    assert pack_run(kept) == packed
 
 
 def test_a_real_run_comes_back_to_the_bit(tmp_path, capsys):

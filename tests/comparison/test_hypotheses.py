@@ -122,7 +122,7 @@ def test_one_hypothesis(by, direction, difference, word, said):
 
 
 def test_holm_is_within_a_family():
-    """p = 0.0271 (t = 5.94) alone is below 5 %; of two such, doubled, it is not."""
+    """p = 0.0263 alone is below 5 %; of two such, doubled, it is not."""
     by = (-0.020, -0.025, -0.035)  # mean -0.02667, s = 0.00764, t = -6.05, p = 0.0263
     one, two = shifted(*by, label="new"), shifted(*by, label="other")
     alone = [claim("lower", 0, family="a"), claim("lower", 0, arm="other", family="b")]

@@ -150,6 +150,13 @@ def test_a_study_that_has_begun_does_not_change(tmp_path, name):
     assert before == {path: path.read_bytes() for path in suite.path.rglob("*") if path.is_file()}
 
 
+def test_a_changed_setting_is_named(tmp_path):
+    suite = begin(tmp_path, STUDY.replace("steps = 20", "steps = 20, n_layer = 2, d_model = 64"))
+    other = STUDY.replace("steps = 20", "steps = 20, n_layer = 2, d_model = 96")
+    with pytest.raises(ConfigError, match="d_model in its settings changed from 64 to 96"):
+        suite.extend(request(read_study(study_file(tmp_path, other))), "yurii suite")
+
+
 def test_a_hypothesis_is_late_once_a_run_has_finished(tmp_path):
     """Before the first finished run it may still be written."""
     suite = begin(tmp_path)

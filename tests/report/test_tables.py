@@ -86,6 +86,14 @@ def test_a_terminals_table_fits_and_is_aligned(everything, width):
         assert all(column.title in lines[0] for column in table.columns)
 
 
+def test_what_arms_are_judged_by_stays_in_a_narrow_terminal(tmp_path):
+    """The difference stands beside the losses that it is a difference of."""
+    comparison = write_suite(tmp_path, [GD, NESTEROV], exact=True)
+    for metric, shown in (("final", "Final"), ("exact", "Exact")):
+        head = terminal_table(result_table(replace(comparison, metric=metric)), 60).splitlines()[0]
+        assert {"Final", "Exact"} & set(head.split()) == {shown}
+
+
 def test_stars_mark_the_bold(tmp_path):
     table = result_table(write_suite(tmp_path, [GD, NESTEROV, VERLET]))
     lines = terminal_table(table, 120).splitlines()

@@ -18,8 +18,8 @@ class Flags:
     """Keep a suite's results without its runs: configurations with the rules' text, versions,
     the data's identity, every validation, training curves, coefficients, the study. JSON and
     gzip, checksummed, at most 100 kB per run. Run again, it adds the runs that have finished
-    since. 'yurii report ARCHIVE' makes the report from it, and 'yurii train --config
-    ARCHIVE/runs/ARM/seed-0.json.gz' repeats a run."""
+    since, and new scores and samples. 'yurii report ARCHIVE' makes the report from it, and 'yurii
+    train --config ARCHIVE/runs/ARM/seed-0.json.gz' repeats a run."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]] = ()
     """The suite, and the archive to write or to add to: SUITE ARCHIVE."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,8 @@ def read_suite(suite: SuiteFolder) -> SuiteRecord:
 
 @dataclass(frozen=True)
 class Archived:
-    """The number of runs that were added, that were there already, and that are left for later."""
+    """The number of runs that were added (or whose new scores or samples were), that were there
+    already, and that are left for later."""
 
     added: int
     known: int
@@ -127,11 +128,15 @@ def write_archive(record: SuiteRecord, folder: Path) -> Archived:
             if before is None:
                 missing = entry.missing if entry.run is None else LATER
                 listed[entry.name] = _listed(entry, missing=missing)
-        elif before is not None and before["finished"] and _same(folder, before, entry):
+            continue
+        run: Run | None = entry.run
+        if before is not None and before["finished"]:
+            run = _news(folder, before, entry, entry.run)
+        if run is None:
             known += 1
         else:
             added += 1
-            listed[entry.name] = _store(folder, entry, entry.run)
+            listed[entry.name] = _store(folder, entry, run)
     for name, each in listed.items():
         if each["file"] is not None:
             _bytes(folder, name, each)  # also checks the runs that were there before
@@ -269,20 +274,23 @@ def _store(folder: Path, entry: Entry, run: Run) -> dict[str, Any]:
     }
 
 
-def _same(folder: Path, listed: Mapping[str, Any], entry: Entry) -> bool:
-    """Whether the archive has this run. A different run of the same name is an error; a damaged one
-    is written again."""
+def _news(folder: Path, listed: Mapping[str, Any], entry: Entry, run: Run) -> Run | None:
+    """What to keep of a run that the archive has: with the scores and samples that came since, or
+    None if none did. A different run of the same name is an error; a damaged one is written
+    again."""
     try:
         old = _run(folder, entry.name, listed)
     except RunError:
-        return False
-    assert entry.run is not None
-    if not np.array_equal(old.curves.val_loss, entry.run.curves.val_loss, equal_nan=True):
+        return run
+    if not np.array_equal(old.curves.val_loss, run.curves.val_loss, equal_nan=True):
         raise RunError(
             f"{folder} has another run of {entry.label!r}, seed {entry.seed}: its losses differ. "
             "Archive this suite elsewhere"
         )
-    return True
+    scores, samples = {**old.scores, **run.scores}, run.samples or old.samples
+    if (scores, samples) == (old.scores, old.samples):
+        return None
+    return replace(old, scores=scores, samples=samples)
 
 
 def _bytes(folder: Path, name: str, listed: Mapping[str, Any]) -> bytes:

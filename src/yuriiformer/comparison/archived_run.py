@@ -1,8 +1,8 @@
 """A run in an archive: one gzipped JSON file with its config.json and its records.
 
 Every validation is kept. A training curve of more than `MOST` steps is thinned, keeping the steps
-of validations; coefficients are kept at `MOMENTS` times at most. Paths on the machine are
-not kept.
+of validations; coefficients are kept at `MOMENTS` times at most. Both are halved until the file has
+no more than `LARGEST` bytes. Paths on the machine are not kept.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from yuriiformer.runs.run import SAMPLES_FORM, Run, TaskScore, with_all_fields
 ENDING = ".json.gz"
 MOST = 2000  # points of a training curve
 MOMENTS = 60  # of the coefficients
+LARGEST = 100_000  # bytes of a file
 SCORE: dict[str, Any] = {
     "task": plain_text,
     "metric": plain_text,
@@ -94,8 +95,13 @@ PLACES = {"data": "folder", "init": "path"}
 
 def pack_run(run: Run) -> bytes:
     """The content of a run's file: the same bytes for the same run."""
-    text = json.dumps(_content(run), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return gzip.compress(text.encode(), mtime=0)
+    for share in (1, 2, 4, 8):
+        content = _content(run, MOST // share, MOMENTS // share)
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        packed = gzip.compress(text.encode(), mtime=0)
+        if len(packed) <= LARGEST:
+            break
+    return packed
 
 
 def read_packed(path: Path) -> Run:
@@ -140,16 +146,16 @@ def unpack_run(packed: bytes, path: Path) -> Run:
     )
 
 
-def _content(run: Run) -> dict[str, Any]:
-    """A run as plain data."""
+def _content(run: Run, most: int, times: int) -> dict[str, Any]:
+    """A run as plain data, with so many points of its curve and times of its coefficients."""
     saved = {key: run.saved[key] for key in KEPT if key in run.saved}
     for part, place in PLACES.items():
         if part in saved:
             saved[part] = {key: value for key, value in saved[part].items() if key != place}
     curves = run.curves
-    kept = _kept(curves)
+    kept = _kept(curves, most)
     moments = curves.coefficients
-    chosen = np.unique(np.linspace(0, max(len(moments) - 1, 0), MOMENTS).astype(int))
+    chosen = np.unique(np.linspace(0, max(len(moments) - 1, 0), times).astype(int))
     records = {
         "step": curves.step[kept].tolist(),
         "loss": _texts(curves.loss[kept]),
@@ -173,13 +179,13 @@ def _content(run: Run) -> dict[str, Any]:
     }
 
 
-def _kept(curves: Curves) -> Any:
+def _kept(curves: Curves, most: int) -> Any:
     """Which training records are kept: all, or every n-th and those of validations."""
     count = len(curves.step)
-    if count <= MOST:
+    if count <= most:
         return np.arange(count)
     chosen = np.zeros(count, dtype=bool)
-    chosen[:: -(-count // (MOST // 2))] = True
+    chosen[:: -(-count // (most // 2))] = True
     chosen[-1] = True
     chosen |= np.isin(curves.step, curves.val_step)
     return np.flatnonzero(chosen)

@@ -315,8 +315,12 @@ def _hint(word: object, known: Sequence[str]) -> str:
 def grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
     """What a study's new definition adds to the one that has begun; other changes are errors."""
     for key in FIXED:
-        if before[key] != after[key]:
-            raise ConfigError(f"{key} changed from {brief(before[key])} to {brief(after[key])}")
+        old, now, what = before[key], after[key], key
+        if old != now:
+            if isinstance(old, dict):  # the entry that differs, not all of them
+                name = next(n for n in {**old, **now} if old.get(n, ...) != now.get(n, ...))
+                old, now, what = old.get(name), now.get(name), f"{name} in its {key}"
+            raise ConfigError(f"{what} changed from {brief(old)} to {brief(now)}")
     added = {}
     for key, title in {"arms": "label", "seeds": None, "hypotheses": "claim"}.items():
         old, now = (

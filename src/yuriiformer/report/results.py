@@ -41,13 +41,18 @@ def result_table(comparison: Comparison) -> ResultTable:
 
 
 def _columns(comparison: Comparison) -> list[ResultColumn]:
-    """Those of every comparison, and after Exact one for each other text."""
+    """Those of every comparison, and after Exact one for each other text. Where Exact is what arms
+    are judged by, it stays and Final may go."""
     place = 1 + next(n for n, column in enumerate(COLUMNS) if column.key == "exact")
     texts = [
         _loss(f"exact:{name}", f"The same over the validation split of {name}.", drop=1)
         for name in comparison.texts
     ]
-    return [*COLUMNS[:place], *texts, *COLUMNS[place:]]
+    found = [*COLUMNS[:place], *texts, *COLUMNS[place:]]
+    if comparison.metric == "exact":
+        drops = {"final": 1, "exact": 0}
+        found = [replace(each, drop=drops.get(each.key, each.drop)) for each in found]
+    return found
 
 
 def _loss(metric: str, help: str, **more: Any) -> ResultColumn:

@@ -197,7 +197,7 @@ def test_a_step_of_full_size_on_fake_tensors(tmp_path, name, rule, size, shards)
     assert found["rest"] == pytest.approx(
         stored.weights + stored.gradients + stored.optimizer, abs=1024
     )
-    assert found["update"] <= stored.peak < 1.05 * found["update"]
+    assert found["update"] <= stored.peak + 1024 < 1.05 * found["update"]
     one = given.with_(sequences=size * given.machine.micro_batch)
     sent = hours._sent(pace(one, size, shards))
     assert found["sent"]["weights"] == pytest.approx(sent["weights_a_step"], rel=0.005)

@@ -128,5 +128,6 @@ def fake_step(config: TrainConfig, dtype: torch.dtype, size: int, shards: int) -
     sent["muon"] = watcher.sent.total() - sum(sent.values())
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     dtypes = {p.dtype for p in model.parameters()}
-    rest = watcher.alive - tokens.nbytes - micro.batch[1].nbytes
+    held = tokens.nbytes + micro.batch[1].nbytes  # not in the plan of an update
+    rest, update = watcher.alive - held, update - held
     return FakeStep(rest, passes, update, watcher.largest, sent, shapes, dtypes)

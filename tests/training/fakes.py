@@ -4,6 +4,7 @@ others."""
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from dataclasses import dataclass
 from unittest import mock
 
@@ -26,22 +27,27 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class FakeStep:
-    """Bytes: at the peaks of a step, and of the largest storage there was in it."""
+    """Bytes: between steps, at the peaks of a step, of the largest storage there was in it; and
+    what the process sent in it."""
 
+    rest: int
     passes: int
     update: int
     largest: int
+    sent: dict[str, float]
     shapes: dict[str, tuple[int, ...]]
     dtypes: set[torch.dtype]
 
 
 class Storages(TorchDispatchMode):
     """Every storage that an operation returns, for as long as it lives. FSDP gives up the memory of
-    a storage and takes it again: its size is followed there."""
+    a storage and takes it again: its size is followed there. ``sent`` are bytes of collective
+    operations by name, as rings of processes send them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.alive = self.peak = self.largest = 0
+        self.sent: Counter[str] = Counter()
         self._sizes: dict[int, int] = {}
         real = torch.UntypedStorage.resize_
 
@@ -63,13 +69,27 @@ class Storages(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
+        if func.namespace == "c10d":
+            self._send(func._schema.name.removeprefix("c10d::").strip("_"), args)
         for each in tree_leaves(result):
-            if isinstance(each, torch.Tensor):  # of a divided one, its rows
+            if isinstance(each, torch.Tensor) and not each.is_meta:  # of a divided one, its rows
                 storage = local(each).untyped_storage()
                 if id(storage) not in self._sizes:
                     weakref.finalize(storage, self._count, id(storage), None)
                 self._count(id(storage), storage.nbytes())
         return result
+
+    def _send(self, name: str, args) -> None:
+        if name == "allreduce":
+            others = dist.ProcessGroup.unbox(args[1]).size() - 1
+            self.sent[name] += 2 * others * sum(each.nbytes for each in args[0]) / (others + 1)
+        elif name == "alltoall_base":
+            stays = args[4][dist.ProcessGroup.unbox(args[2]).rank()] / max(1, sum(args[4]))
+            self.sent[name] += (1 - stays) * args[1].nbytes
+        elif name in ("allgather_base", "reduce_scatter_base"):  # a whole tensor, a process's part
+            self.sent[name] += abs(args[0].nbytes - args[1].nbytes)
+        else:
+            self.sent[name] += sum(each.nbytes for each in tree_leaves(args[0]))
 
     def _count(self, key: int, size: int | None) -> None:
         """A storage's size from now on; none when it has gone."""
@@ -96,13 +116,18 @@ def fake_step(config: TrainConfig, dtype: torch.dtype, size: int, shards: int) -
         micro = MicroBatch((tokens, tokens.clone()), 1.0)
         for _ in range(2):
             watcher.peak = watcher.alive
+            watcher.sent.clear()
             accumulate(model, [micro], processes, dtype)
-            passes = watcher.peak
+            passes, passed = watcher.peak, watcher.sent.copy()
             watcher.peak = watcher.alive
             optimizer.clip(optimizer.norm())
             optimizer.step()
             update = watcher.peak
     dist.destroy_process_group()
+    sent = {"weights": passed.pop("allgather_base"), "gradients": passed.total()}
+    sent["muon"] = watcher.sent.total() - sum(sent.values())
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     dtypes = {p.dtype for p in model.parameters()}
-    return FakeStep(passes, update, watcher.largest, shapes, dtypes)
+    held = tokens.nbytes + micro.batch[1].nbytes  # not in the plan of an update
+    rest, update = watcher.alive - held, update - held
+    return FakeStep(rest, passes, update, watcher.largest, sent, shapes, dtypes)

@@ -60,20 +60,21 @@ def parts_of(
     return here, model, module, optimizer
 
 
-def bare_losses(
-    config: TrainConfig, data: Path, steps: int, *, clipped: bool = False
-) -> list[float]:
-    """Losses of the first steps of a run, which leaves nothing on the disk. ``clipped``: every
-    step's gradient must be so large that it is."""
+def bare_steps(config: TrainConfig, data: Path, steps: int) -> list[tuple[float, float]]:
+    """Loss and norm of the gradient of the first steps of a run, which leaves nothing on the
+    disk."""
     here, _, module, optimizer = parts_of(config, data)
     found = []
     for step in range(steps):
         batches = here.batches.training(step)
         result = train_step(module, batches, optimizer, here.processes, here.dtype, step)
         assert result.finite
-        assert not clipped or result.grad_norm > config.recipe.clip
-        found.append(result.loss)
+        found.append((result.loss, result.grad_norm))
     return found
+
+
+def bare_losses(config: TrainConfig, data: Path, steps: int) -> list[float]:
+    return [loss for loss, _ in bare_steps(config, data, steps)]
 
 
 class SignalAt:

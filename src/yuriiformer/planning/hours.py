@@ -19,6 +19,7 @@ from yuriiformer.costs.traffic import traffic
 from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.model.config import ModelConfig
 from yuriiformer.planning.devices import Device, Timing
+from yuriiformer.training.estimate import muon_sent
 
 
 @dataclass(frozen=True)
@@ -159,18 +160,16 @@ def _sent(pace: Pace) -> dict[str, float]:
     """Bytes that a device sends in a step, by what they are.
 
     To gather or to scatter among n takes (n - 1)/n of the whole, to sum twice as much. A sharded
-    model gathers its blocks twice per micro-batch and its tables once, and scatters its gradients;
-    Muon's rows travel to the owners and back, and then to the other copies.
+    model gathers its blocks twice per micro-batch and its tables once, and scatters its gradients.
     """
     parts, shards = pace.parameters, pace.shards
     copies, times = pace.gpus // shards, math.ceil(pace.own / pace.micro_batch)
     trained = FLOAT * (parts.all - parts.frozen)
-    muon = pace.dtype.itemsize * sum(r * c for r, c in parts.matrices)
-    muon *= pace.config.recipe.uses_muon
+    muon = muon_sent(pace.config, pace.dtype, pace.gpus, shards)
     if shards == 1:
         return {
             "reduced_a_step": 2 * _others(copies) * trained,
-            "gathered_a_step": _others(copies) * muon,
+            "gathered_a_step": muon,
             "weights_a_step": 0.0,
         }
     vectors = FLOAT * (parts.norms + parts.coefficients)
@@ -180,7 +179,7 @@ def _sent(pace: Pace) -> dict[str, float]:
     scattered = _others(shards) * divided + 2 * _others(copies) * divided / shards
     return {
         "reduced_a_step": times * scattered + 2 * _others(pace.gpus) * vectors,
-        "gathered_a_step": (2 * _others(shards) / copies + _others(copies)) * muon / shards,
+        "gathered_a_step": muon,
         "weights_a_step": times * _others(shards) * (2 * blocks + tables),
     }
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from yuriiformer.config import TrainConfig
-from yuriiformer.costs.run import count_parameters, stored_bytes
+from yuriiformer.costs.run import stored_bytes
 from yuriiformer.model.model import SPAN
+from yuriiformer.model.parameters import MATRICES, named_groups
+from yuriiformer.model.shards import shard_bounds
 from yuriiformer.training.memory import (
     Passes,
     StepMemory,
@@ -17,10 +20,8 @@ from yuriiformer.training.memory import (
     simulate_passes,
     update_memory,
 )
-from yuriiformer.training.owners import TURN_BYTES
+from yuriiformer.training.owners import Matrix, alike, in_turns, share_out
 from yuriiformer.training.step import build_model
-
-TURN_COPIES = 9  # two that come, one put together, four of Newton–Schulz, two that go
 
 
 class MemoryEstimate:
@@ -156,16 +157,74 @@ def gathered_bytes(config: TrainConfig, dtype: torch.dtype) -> tuple[float, floa
     return forward, backward, table + 2 * gradient
 
 
+@dataclass(frozen=True)
+class TurnBytes:
+    """What a process holds of one of Muon's turns, in the precision of its products."""
+
+    here: float = 0.0  # its rows of what its copy of the model computes
+    owned: float = 0.0  # what it computes itself
+    squares: float = 0.0  # of each matrix of that, the smaller side squared
+    spread: float = 0.0  # what it gives the other copies, and gets from them
+
+    @property
+    def waiting(self) -> float:
+        """While other turns are worked on: what was sent, and what comes."""
+        return self.here + self.owned
+
+
 def muon_bytes(config: TrainConfig, dtype: torch.dtype, processes: int, shards: int) -> float:
-    """In the update, at most: the matrices that a process owns of one of Muon's turns, as often as
-    they are there while others come and go. Where there are several copies of the model, it gets
-    what the others have computed."""
+    """At the peak of a sharded model's update: Muon's matrices on their way to their owners and
+    back (`Muon._take_turns`), of each turn those of the process that has most."""
     if not config.recipe.uses_muon:
         return 0.0
-    sizes = count_parameters(config.model, split_fused=config.recipe.split_fused).matrices
-    turns = [0]
-    for rows, cols in set(sizes):
-        matrix = rows * cols * dtype.itemsize
-        owned = -(-sizes.count((rows, cols)) // processes)
-        turns.append(matrix * min(owned, max(1, TURN_BYTES // matrix)))
-    return max(TURN_COPIES, processes // shards + 5) * max(turns)
+    wide = torch.float32.itemsize / dtype.itemsize
+    made = wide * config.recipe.muon_nesterov  # in float32; without it rows are views
+    joined = made + wide + (wide > 1)  # side by side, then in the precision of the products
+    none, peak = TurnBytes(), 0.0
+    turns = [none, none, *_turns(config, dtype, processes, shards), none, none]
+    for back, work, come in zip(turns, turns[1:], turns[2:], strict=False):
+        peak = max(  # when rows are sent, matrices computed, rows given to the other copies
+            peak,
+            back.waiting + work.waiting + max(joined * come.here, made * come.here + come.waiting),
+            back.waiting + come.waiting + 4 * work.owned + max(2 * work.squares, work.here),
+            work.waiting + come.waiting + back.here + back.spread,
+        )
+    return peak
+
+
+def muon_sent(config: TrainConfig, dtype: torch.dtype, processes: int, shards: int) -> float:
+    """Bytes that a process sends in a step for Muon: rows to their owners and back, and then to the
+    other copies of the model, to each as many as the one that has most."""
+    if processes == 1 or not config.recipe.uses_muon:
+        return 0.0
+    times = 2 * (shards - 1) / shards + processes // shards - 1
+    return sum(times * turn.here for turn in _turns(config, dtype, processes, shards))
+
+
+def _turns(config: TrainConfig, dtype: torch.dtype, processes: int, shards: int) -> list[TurnBytes]:
+    with torch.device("meta"):
+        model = build_model(config)
+    stacks: list[list[Matrix]] = []
+    for group in named_groups(model, split_fused=config.recipe.split_fused):
+        if group.kind == MATRICES:
+            stacks += alike(map(model.get_parameter, group.names), group.parts)
+    every = [each for stack in stacks for each in stack]
+    owners = dict(zip(every, share_out([(m.rows, m.cols) for m in every], processes), strict=True))
+    copies, found = processes // shards, []
+    for turn in (turn for stack in stacks for turn in in_turns(stack, owners, dtype)):
+        rows, cols = turn[0].rows, turn[0].cols
+        owned = max(Counter(owners[each] for each in turn).values()) * dtype.itemsize
+        here: Counter[int] = Counter()  # of the first shard, by copy: no other has more
+        for each in turn:
+            low, high = each.within(*shard_bounds(len(each.parameter), shards, 0))
+            here[owners[each] // shards] += (high - low) * cols * dtype.itemsize
+        most = max(here.values())
+        found.append(
+            TurnBytes(
+                here=most,
+                owned=owned * rows * cols,
+                squares=owned * min(rows, cols) ** 2,
+                spread=(copies + 1) * most if copies > 1 else 0,
+            )
+        )
+    return found

@@ -19,7 +19,6 @@ processes, which may hold only some rows of each matrix (`owners`).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -31,7 +30,7 @@ from torch import Tensor
 from yuriiformer.config import Scale
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.shards import local
-from yuriiformer.training.owners import Exchange, Matrix, Turn, matrices_of, share_out
+from yuriiformer.training.owners import Exchange, Matrix, Turn, alike, share_out
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic; steepest at 0 that still converges
 EPS = 1e-7
@@ -113,15 +112,13 @@ class Muon(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        alike: list[tuple[dict[str, Any], list[Matrix]]] = []
+        stacks: list[tuple[dict[str, Any], list[Matrix]]] = []
         for options in self.param_groups:
-            shapes: dict[Any, list[Matrix]] = defaultdict(list)
-            for p in options["params"]:
-                if p.grad is not None:
-                    self._average(p, options["momentum"])
-                    shapes[p.shape, p.dtype, p.device] += matrices_of(p, options["parts"])
-            alike += [(options, matrices) for matrices in shapes.values()]
-        self._take_turns(alike)
+            params = [p for p in options["params"] if p.grad is not None]
+            for p in params:
+                self._average(p, options["momentum"])
+            stacks += [(options, matrices) for matrices in alike(params, options["parts"])]
+        self._take_turns(stacks)
         return loss
 
     def _average(self, p: Tensor, momentum: float) -> None:
@@ -132,15 +129,15 @@ class Muon(torch.optim.Optimizer):
             state["momentum"] = torch.zeros_like(p)
         local(state["momentum"]).lerp_(local(p.grad), 1.0 - momentum)
 
-    def _take_turns(self, alike: list[tuple[dict[str, Any], list[Matrix]]]) -> None:
+    def _take_turns(self, stacks: list[tuple[dict[str, Any], list[Matrix]]]) -> None:
         """Matrices of one shape at a time. With several processes, the rows of the next ones and
         the results of the last ones travel while some are orthogonalised."""
-        every = [each for _, matrices in alike for each in matrices]
+        every = [each for _, matrices in stacks for each in matrices]
         sizes = [(each.rows, each.cols) for each in every]
         owners = dict(zip(every, share_out(sizes, self.exchange.processes), strict=True))
         turns = [
             (turn, options)
-            for options, matrices in alike
+            for options, matrices in stacks
             for turn in self.exchange.turns(matrices, owners, self.dtype)
         ]
         ahead = 1 if self.exchange.processes > 1 else 0

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,14 @@ def matrices_of(parameter: Tensor, parts: int) -> list[Matrix]:
     return [Matrix(parameter, part * rows, rows, cols) for part in range(parts)]
 
 
+def alike(parameters: Iterable[Tensor], parts: int) -> list[list[Matrix]]:
+    """Their matrices by shape: those that can be stacked."""
+    found: dict[Any, list[Matrix]] = defaultdict(list)
+    for p in parameters:
+        found[p.shape, p.dtype, p.device] += matrices_of(p, parts)
+    return list(found.values())
+
+
 def share_out(sizes: Sequence[tuple[int, int]], processes: int) -> list[int]:
     """The owner of each matrix (rows, columns): the largest first, each to the process that has
     least to do. A Newton–Schulz step costs rows · columns · the smaller of both."""
@@ -63,6 +72,21 @@ def share_out(sizes: Sequence[tuple[int, int]], processes: int) -> list[int]:
         owners[index] = process
         heapq.heapreplace(loads, (load + costs[index], process))
     return owners
+
+
+def in_turns(
+    matrices: Sequence[Matrix], owners: Mapping[Matrix, int], dtype: torch.dtype
+) -> list[list[Matrix]]:
+    """Matrices of one shape in turns, in each of which a process collects `TURN_BYTES` at most."""
+    few = max(1, TURN_BYTES // (matrices[0].rows * matrices[0].cols * dtype.itemsize))
+    counts: Counter[int] = Counter()
+    turns: list[list[Matrix]] = []
+    for each in matrices:
+        number = counts[owners[each]] // few
+        counts[owners[each]] += 1
+        turns += [[] for _ in range(number + 1 - len(turns))]
+        turns[number].append(each)
+    return turns
 
 
 class Exchange:
@@ -85,20 +109,11 @@ class Exchange:
     ) -> Iterator[Turn]:
         """Matrices of one shape, so many at a time that they fit into a process's memory. A single
         process takes them all at once."""
-        first = matrices[0]
-        kind = dtype or first.parameter.dtype
-        few = max(1, TURN_BYTES // (first.rows * first.cols * kind.itemsize))
-        few = few if self.processes > 1 else len(matrices)
-        counts = [0] * self.processes
-        turns: list[list[Matrix]] = []
-        for each in matrices:
-            number = counts[owners[each]] // few
-            counts[owners[each]] += 1
-            turns += [[] for _ in range(number + 1 - len(turns))]
-            turns[number].append(each)
-        for turn in turns:
+        own = matrices[0].parameter.dtype
+        kind = (dtype or own) if self.processes > 1 else own
+        for turn in in_turns(matrices, owners, kind) if self.processes > 1 else [list(matrices)]:
             places = [divmod(owners[each], self.shards) for each in turn]
-            yield Turn(self, turn, places, kind if self.processes > 1 else first.parameter.dtype)
+            yield Turn(self, turn, places, kind)
 
 
 def _place(group: dist.ProcessGroup | None) -> tuple[int, int]:

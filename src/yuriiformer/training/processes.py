@@ -73,8 +73,8 @@ class Processes:
         shards = shards or self.size
         if self.size % shards:
             raise ConfigError(
-                f"--shard-group {shards} does not divide the {self.size} processes: each copy of "
-                "the model needs as many"
+                f"--shard-group {shards} does not divide the number of processes ({self.size}): "
+                "each copy of the model needs as many"
             )
         if self.group is None or shards == 1:
             return self

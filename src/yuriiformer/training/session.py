@@ -169,6 +169,8 @@ def train(
     here = resolve(config, data, vocabulary_of(folder, source, resume=resume))
     processes = here.processes
     speak = say if processes.leads else lambda text: None
+    if config.machine.parallel == "fsdp" and processes.size == 1:
+        speak("note: with one process there is nothing to divide: torchrun starts several")
     if source is not None:
         check_vocabulary(here.store, source)
         check_fits(here.config.model, source.model.config)

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import yuriiformer as yf
 from benchmarks.measuring import Rounds, Row, subject, take_turns, threads
 from yuriiformer.costs.op_counter import Watcher
-from yuriiformer.training.allocator import keep_freed_memory
+from yuriiformer.model.device import keep_freed_memory
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 GD, NESTEROV, MATMULS = "gd-lie-trotter", "nesterov-lie-trotter", "matmuls alone"

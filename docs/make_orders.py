@@ -13,8 +13,8 @@ from pathlib import Path
 
 import yuriiformer as yf
 from yuriiformer.lab.measured import CONSISTENT, summary, table
-from yuriiformer.lab.options import OrderLab
 from yuriiformer.lab.order import order_results
+from yuriiformer.lab.setting import OrderLab
 
 ROOT = Path(__file__).parent.parent
 MEASURED = ROOT / "src" / "yuriiformer" / "lab" / "measured.toml"

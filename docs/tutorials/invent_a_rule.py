@@ -64,7 +64,7 @@ except yf.YuriiError as error:
 # With exact gradients as oracles a block is a linear map. The lab computes its rate, and runs it to check.
 
 # %%
-from yuriiformer.lab.options import QuadraticLab
+from yuriiformer.lab.setting import QuadraticLab
 from yuriiformer.lab.results import quadratic_results
 from yuriiformer.lab.text import lab_text
 

@@ -37,7 +37,7 @@ from yuriiformer.model.parameters import parameter_groups as parameter_groups  #
 
 # Measuring
 from yuriiformer.evaluation.evaluate import evaluate as evaluate  # validation loss and tasks
-from yuriiformer.report.compare import compare as compare  # runs over their seeds, in a table
+from yuriiformer.report.results import compare as compare  # runs over their seeds, in a table
 
 # Looking inside
 from yuriiformer.tracing.recorder import trace as trace  # what a model does through depth

@@ -15,7 +15,7 @@ import yuriiformer as yf
 from tests.comparison.papers import papers_suite
 from tests.training.runs import small, tales
 from yuriiformer.cli.main import main
-from yuriiformer.comparison.paper_claims import BEST, paper_claims
+from yuriiformer.comparison.paper import BEST, paper_claims
 from yuriiformer.training.session import train
 
 GD, NESTEROV = "gd-lie-trotter", "nesterov-lie-trotter"

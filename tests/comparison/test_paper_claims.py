@@ -12,8 +12,7 @@ import pytest
 
 from tests.comparison.papers import papers_row, papers_suite
 from yuriiformer.comparison.outcomes import compare_arms
-from yuriiformer.comparison.paper import paper_downstream, paper_presets
-from yuriiformer.comparison.paper_claims import paper_claims
+from yuriiformer.comparison.paper import paper_claims, paper_downstream, paper_presets
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.methods.catalog import paper
 from yuriiformer.report.headline import claims_sentence, claims_table, verdict_lines

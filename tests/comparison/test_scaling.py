@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import least_squares, nnls
 
 from tests.comparison.ladder_runs import FLOOR, LAWS, WIDTHS, family, law, write_ladder
-from yuriiformer.comparison.ladders import Family, Rung, families, grow_together
+from yuriiformer.comparison.ladders import Estimate, Family, Rung, families, grow_together
 from yuriiformer.comparison.outcomes import compare_arms
 from yuriiformer.comparison.scaling import _gains as gains
 from yuriiformer.comparison.scaling import fit, gain_at, scaled_parameters, scaling, work
@@ -21,7 +21,6 @@ from yuriiformer.comparison.scaling_laws import (
     huber,
     nonnegative,
 )
-from yuriiformer.comparison.scaling_results import Estimate
 from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.run import count_parameters
 from yuriiformer.report.tables import json_data

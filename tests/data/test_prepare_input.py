@@ -8,7 +8,7 @@ import pytest
 
 import yuriiformer as yf
 from tests.data.corpus import DOCUMENTS, documents_of, fails, files, write_jsonl
-from yuriiformer.data.hub import Hub
+from yuriiformer.data.paper_corpora import Hub
 from yuriiformer.data.prepare import Settings, prepare
 from yuriiformer.data.splitting import is_validation
 from yuriiformer.errors import DataError

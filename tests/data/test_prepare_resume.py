@@ -203,7 +203,7 @@ def test_a_worker_leaves_with_its_parent(tmp_path):
     code = f"""
 import os
 from pathlib import Path
-from yuriiformer.data.hub import Hub
+from yuriiformer.data.paper_corpora import Hub
 from yuriiformer.data.prepare import Settings, prepare
 from yuriiformer.data.sources import Files
 import multiprocessing

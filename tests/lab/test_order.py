@@ -15,9 +15,9 @@ import yuriiformer as yf
 from yuriiformer.errors import ConfigError
 from yuriiformer.lab.flow import Schedule, damping_of, read_flow
 from yuriiformer.lab.measured import integrator_text, summary, table
-from yuriiformer.lab.options import OrderLab
 from yuriiformer.lab.order import fit_order, measure, order_results
 from yuriiformer.lab.problems import quadratic, smooth
+from yuriiformer.lab.setting import OrderLab
 from yuriiformer.lab.theory import affine_map
 
 OPTIONS = OrderLab(blocks=(16, 32, 64, 128, 256), drift_time=25.0)

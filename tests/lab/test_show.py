@@ -19,12 +19,12 @@ from yuriiformer.lab.figures import (
     trajectories,
     write_lab_figures,
 )
-from yuriiformer.lab.options import ParticleLab, QuadraticLab
 from yuriiformer.lab.results import (
     particle_results,
     quadratic_results,
 )
 from yuriiformer.lab.run import default_rules, named_rules
+from yuriiformer.lab.setting import ParticleLab, QuadraticLab
 from yuriiformer.lab.text import lab_text, settled, short_coefficients
 
 

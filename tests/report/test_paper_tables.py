@@ -11,9 +11,9 @@ from tests.comparison.papers import SIX, papers_suite
 from tests.comparison.synthetic import configuration
 from yuriiformer.comparison.paper import MARK, paper_training
 from yuriiformer.report.paper_layouts import Value, lowest, top_two, training_column
+from yuriiformer.report.paper_report import artefact_latex, artefact_markdown, difference
 from yuriiformer.report.paper_slots import paper_slots
 from yuriiformer.report.paper_tables import paper_tables
-from yuriiformer.report.paper_text import artefact_latex, artefact_markdown, difference
 from yuriiformer.training.presets import preset
 
 PRINTED = Path(__file__).parents[1] / "fixtures" / "paper_tables.tex"

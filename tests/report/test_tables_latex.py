@@ -15,9 +15,9 @@ from tests.report.test_tables import HOSTILE
 from yuriiformer.comparison.outcomes import compare_arms
 from yuriiformer.comparison.paper import paper_presets
 from yuriiformer.methods.catalog import paper
+from yuriiformer.report.paper_report import artefact_latex
 from yuriiformer.report.paper_slots import paper_slots
 from yuriiformer.report.paper_tables import paper_tables
-from yuriiformer.report.paper_text import artefact_latex
 from yuriiformer.report.tables_latex import escape, latex, latex_document, latex_sizes
 
 RULES = ["gd-euler", "gd-lie-trotter", "polyak-euler", "nesterov-lie-trotter"]

@@ -14,7 +14,7 @@ import tyro
 from yuriiformer.cli.parsing import check_folder, parse_command
 from yuriiformer.errors import ConfigError, RunError
 from yuriiformer.files import write_text
-from yuriiformer.lab.options import OrderLab, ParticleLab, QuadraticLab
+from yuriiformer.lab.setting import OrderLab, ParticleLab, QuadraticLab
 from yuriiformer.lab.text import lab_text
 
 if TYPE_CHECKING:

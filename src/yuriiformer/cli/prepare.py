@@ -13,8 +13,13 @@ from typing import Annotated, Literal
 import tyro
 
 from yuriiformer.cli.parsing import parse_command
-from yuriiformer.data.hub import OPENWEBTEXT, TINYSTORIES, Hub, find_revision
-from yuriiformer.data.paper_corpora import beside_the_paper
+from yuriiformer.data.paper_corpora import (
+    OPENWEBTEXT,
+    TINYSTORIES,
+    Hub,
+    beside_the_paper,
+    find_revision,
+)
 from yuriiformer.data.partial import Progress
 from yuriiformer.data.prepare import Report, Settings, prepare
 from yuriiformer.data.show import tales_floor

@@ -14,11 +14,10 @@ from functools import cached_property
 from typing import Any
 
 from yuriiformer.comparison.hypotheses import StudyRecord, Verdict, judge
-from yuriiformer.comparison.paper import is_papers_arm, match_remark, setting_match
-from yuriiformer.comparison.paper_claims import judge_claims
+from yuriiformer.comparison.ladders import Scaling
+from yuriiformer.comparison.paper import is_papers_arm, judge_claims, match_remark, setting_match
 from yuriiformer.comparison.remarks import remarks_on
 from yuriiformer.comparison.scaling import scaling
-from yuriiformer.comparison.scaling_results import Scaling
 from yuriiformer.comparison.statistics import Difference, Summary, holm, paired, summary
 from yuriiformer.comparison.study import Metric
 from yuriiformer.config import TrainConfig, differences

@@ -16,9 +16,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from yuriiformer.comparison.ladders import COUNTS, Family, Rung, families, grow_together, refusal
+from yuriiformer.comparison.ladders import (
+    COUNTS,
+    Estimate,
+    Family,
+    Fit,
+    Gain,
+    Rung,
+    Scaling,
+    Target,
+    families,
+    grow_together,
+    refusal,
+)
 from yuriiformer.comparison.scaling_laws import ComputeLaws, fit_compute, fit_sizes
-from yuriiformer.comparison.scaling_results import Estimate, Fit, Gain, Scaling, Target
 from yuriiformer.display.curves import Floats
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from yuriiformer.data.order import BatchOrder
 from yuriiformer.data.paper_corpora import beside_the_paper
 from yuriiformer.data.store import TokenStore
-from yuriiformer.data.tales.grammar import entropy_per_story
 from yuriiformer.data.tokenizers import Tokens
 from yuriiformer.errors import DataError
 
@@ -83,6 +82,8 @@ def tales_floor(meta: dict[str, Any]) -> str | None:
     tokens = sum(split["tokens"] for split in meta["splits"].values()) / max(1, documents)
     if not tokens:
         return None
+    from yuriiformer.data.tales.grammar import entropy_per_story  # noqa: PLC0415  reads the grammar
+
     nats = entropy_per_story()
     return (
         f"a tale's entropy is {nats:.3f} nats, and a tale has {tokens:.1f} tokens here: on whole "

@@ -1,4 +1,4 @@
-"""Rules as integrators: measured order of convergence, and what `geometry` measures.
+"""Rules as integrators: measured order of convergence, and what `geometry_of` measures.
 
 `flow` says which flow a rule discretises and with which scales a block is a step of length H.
 LN_v is off: it fixes the length of V, so that no step is short. The order is measured with damping
@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 
 from yuriiformer.lab.flow import Schedule, damping_of, read_flow, settle
-from yuriiformer.lab.geometry import geometry_of
-from yuriiformer.lab.integrator import Integrator, first_velocity, short
+from yuriiformer.lab.integrator import Integrator, first_velocity, geometry_of, short
 from yuriiformer.lab.measured import CONSISTENT, EXACT
-from yuriiformer.lab.options import FEWEST, OrderLab
 from yuriiformer.lab.problems import Problem, smooth
+from yuriiformer.lab.setting import FEWEST, OrderLab
 from yuriiformer.methods.rule import Rule
 
 ROUNDING = 1e-11  # smaller errors are those of the reference and of float64

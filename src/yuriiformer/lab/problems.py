@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from yuriiformer.errors import ConfigError, whole_number
-from yuriiformer.lab.options import Pull, QuadraticSplit
-from yuriiformer.lab.setting import SHIFT
+from yuriiformer.lab.setting import SHIFT, Pull, QuadraticSplit
 from yuriiformer.model.energies import Function, interaction_gradient, log_partition
 
 WORST = 1e12  # condition number: beyond it, float64 cannot resolve the flattest direction

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from yuriiformer.errors import ConfigError, whole_number
 from yuriiformer.lab import theory as lab_theory
-from yuriiformer.lab.options import ParticleLab, QuadraticLab
 from yuriiformer.lab.problems import (
     RADIUS,
     STIFFNESS,
@@ -23,7 +22,7 @@ from yuriiformer.lab.problems import (
     quadratic,
 )
 from yuriiformer.lab.run import Trajectory, trajectory
-from yuriiformer.lab.setting import Setting, setting
+from yuriiformer.lab.setting import ParticleLab, QuadraticLab, Setting, setting
 from yuriiformer.lab.theory import Theory, bias_order, fit_rate, theory, tune
 from yuriiformer.methods.rule import Rule
 from yuriiformer.model.energies import log_interaction_energy

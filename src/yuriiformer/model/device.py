@@ -1,7 +1,8 @@
-"""Devices and precisions: what their names mean on this machine."""
+"""Devices and precisions: what their names mean on this machine; memory, and how it is kept."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ from yuriiformer.model.config import Precision
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 # Of a device's memory set aside: a share for fragmentation, and the context of the driver.
 SHARE, FIXED = 0.08, 1e9
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
+LARGEST_INT = 2**31 - 1
 
 
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
@@ -97,3 +100,21 @@ def machine_memory(limits: tuple[str, ...] = LIMITS, info: str = "/proc/meminfo"
             if line.startswith("MemTotal:"):
                 found.append(int(line.split()[1]) * 1024)
     return min(found, default=8 * 2**30)
+
+
+def keep_freed_memory() -> bool:
+    """Let the C allocator keep freed memory for the next step, for the rest of this process. False
+    where the C library is not glibc, or where the environment configures it.
+
+    A step on a CPU allocates and frees the same tensors again and again. By default glibc returns
+    large ones to the system, and every page of the next one is a page fault. At 6 layers, d = 384
+    and 8×256 tokens that were 28,000 to 45,000 faults per step of Nesterov's rule: 50 to 80 ms of
+    system time.
+    """
+    if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    return all(mallopt(option, LARGEST_INT) == 1 for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD))

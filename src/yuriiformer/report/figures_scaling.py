@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from yuriiformer.comparison.ladders import COUNTS, Family
+from yuriiformer.comparison.ladders import COUNTS, Family, Scaling
 from yuriiformer.comparison.outcomes import Comparison
-from yuriiformer.comparison.scaling_results import Scaling
 from yuriiformer.display.colours import INK
 from yuriiformer.display.figures import (
     WIDTH,

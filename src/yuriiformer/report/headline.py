@@ -8,7 +8,7 @@ from typing import get_args
 
 from yuriiformer.comparison.hypotheses import Verdict, Word
 from yuriiformer.comparison.outcomes import Comparison, Outcome
-from yuriiformer.comparison.paper_claims import Claim
+from yuriiformer.comparison.paper import Claim
 from yuriiformer.comparison.study import Hypothesis
 from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row, interval_text, p_cell
 from yuriiformer.runs.run import text_of

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from yuriiformer.comparison.ladders import COUNTS
+from yuriiformer.comparison.ladders import COUNTS, Estimate, Fit, Scaling
 from yuriiformer.comparison.outcomes import Comparison
-from yuriiformer.comparison.scaling_results import Estimate, Fit, Scaling
 from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row, number, signed, size
 from yuriiformer.report.tables import markdown
 

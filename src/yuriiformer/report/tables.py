@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from yuriiformer.comparison.ladders import scaling_data
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PaperFigure
-from yuriiformer.comparison.scaling_results import scaling_data
 from yuriiformer.display.columns import aligned, display_width, printable, shortened
 from yuriiformer.report.cells import Cell, Column, ResultTable, paper_figure_of
 from yuriiformer.runs.run import Run

@@ -20,12 +20,11 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.model.device import autocast, compute_dtype
+from yuriiformer.model.device import autocast, compute_dtype, keep_freed_memory
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.takeover import check_fits, take_over
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.loading import LoadedModel
-from yuriiformer.training.allocator import keep_freed_memory
 from yuriiformer.training.initial import (
     INIT,
     Initial,

@@ -10,7 +10,7 @@ import pytest
 
 STEPS = """
 import resource, sys
-from yuriiformer.training.allocator import keep_freed_memory
+from yuriiformer.model.device import keep_freed_memory
 assert keep_freed_memory() == (sys.argv[1] == "kept")
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

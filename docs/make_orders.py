@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import yuriiformer as yf
-from yuriiformer.lab.measured import CONSISTENT, summary, table
+from yuriiformer.lab.measured import CONSISTENT, measured_rules, rounded
 from yuriiformer.lab.order import order_results
 from yuriiformer.lab.setting import OrderLab
 
@@ -26,7 +26,7 @@ BETWEEN = re.compile(r"(<!-- orders -->\n).*?(<!-- end of orders -->)", re.DOTAL
 def measured_text() -> str:
     parts = [HEAD]
     for each in order_results(list(yf.rules.values()), OrderLab())["rules"]:
-        lines = [f"{key} = {_toml(value)}" for key, value in summary(each).items()]
+        lines = [f"{key} = {_toml(value)}" for key, value in rounded(each).items()]
         parts.append("\n".join([f"[{each['rule']['name']}]", *lines]) + "\n")
     return "\n".join(parts)
 
@@ -38,7 +38,7 @@ def _toml(value: float | str) -> str:
 def table_text() -> str:
     """Rules of equal measures in one row."""
     rows: dict[str, list[str]] = {}
-    for name, found in table().items():
+    for name, found in measured_rules().items():
         order = "0, not consistent" if found["order"] < CONSISTENT else f"{found['order']:.2f}"
         cells = [found["flow"], order, *(_cell(found.get(k)) for k in ("reversible", "symplectic"))]
         cells += [
@@ -65,5 +65,5 @@ def page_text() -> str:
 if __name__ == "__main__":
     if "--table" not in sys.argv[1:]:
         MEASURED.write_text(measured_text(), encoding="utf-8")
-        table.cache_clear()
+        measured_rules.cache_clear()
     PAGE.write_text(page_text(), encoding="utf-8")

@@ -111,7 +111,7 @@ def depth(work: Path) -> None:
     runs = [str(_suite(work) / "runs" / rule / "seed-0") for rule in (RULES[0], RULE)]
     _yurii("trace", *runs, "--prompt", PROMPT, "--out", str(work / "seen"))
     with _opened(work / "seen" / "depth.html", 1320, "light") as page:
-        top, bottom = page.locator("#prediction"), page.locator("#way")
+        top, bottom = page.locator("#prediction"), page.locator("#trajectory")
         _shoot(page, "depth", _top(top) + 8, _bottom(bottom))
 
 

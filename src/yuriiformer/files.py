@@ -101,6 +101,18 @@ def lock_file(path: Path) -> IO[bytes] | None:
     return file
 
 
+def take_lock(path: Path, busy: str) -> IO[bytes]:
+    """The same, or an error: ``busy`` if another process holds the lock. The folder is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = lock_file(path)
+    except OSError as error:
+        raise RunError(f"{path.parent} cannot be written: {error}") from None
+    if lock is None:
+        raise RunError(busy)
+    return lock
+
+
 def new_file(path: Path) -> IO[bytes]:
     """A file that was not there: what a killed process left is removed, a link is not followed."""
     path.unlink(missing_ok=True)

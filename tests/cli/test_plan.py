@@ -10,7 +10,7 @@ import yuriiformer as yf
 from tests.training.corpora import tales
 from yuriiformer.cli.main import main
 from yuriiformer.planning import devices
-from yuriiformer.planning.devices import table
+from yuriiformer.planning.devices import known_devices
 
 SMALL = (
     "--preset",
@@ -146,7 +146,7 @@ def test_sizes_of_corpora_are_of_their_tokeniser(capsys):
 def test_the_devices(capsys):
     assert run("--devices") == 0
     text = capsys.readouterr().out
-    assert all(name in text for name in table())
+    assert all(name in text for name in known_devices())
     assert "data sheets" in text
 
 

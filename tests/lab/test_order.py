@@ -14,7 +14,7 @@ import torch
 import yuriiformer as yf
 from yuriiformer.errors import ConfigError
 from yuriiformer.lab.flow import Schedule, damping_of, read_flow
-from yuriiformer.lab.measured import integrator_text, summary, table
+from yuriiformer.lab.measured import integrator_text, measured_rules, rounded
 from yuriiformer.lab.order import fit_order, measure, order_results
 from yuriiformer.lab.problems import quadratic, smooth
 from yuriiformer.lab.setting import OrderLab
@@ -215,7 +215,7 @@ def test_odd_rules_and_numbers_are_no_accident():
 
 
 def test_the_table_has_every_rule_and_is_said():
-    assert list(table()) == list(yf.rules)
+    assert list(measured_rules()) == list(yf.rules)
     assert "order 2.00; reversible; symplectic" in integrator_text(yf.rules["verlet-symmetric-ama"])
     assert "order 1.00; not reversible" in integrator_text(yf.rules["verlet-ama"])
     assert "not consistent (order 0)" in integrator_text(yf.rules["gd-tied"])
@@ -232,7 +232,7 @@ def test_the_page_has_the_table():
 
 def agrees(name):
     [each] = order_results([yf.rules[name]], OrderLab())["rules"]
-    again, kept = summary(each), table()[name]
+    again, kept = rounded(each), measured_rules()[name]
     assert again.keys() == kept.keys()
     for key, value in again.items():
         assert value == (

@@ -15,7 +15,7 @@ from yuriiformer.costs.flops import model_work
 from yuriiformer.costs.traffic import fused_bytes, traffic
 from yuriiformer.model import oracles as registry
 from yuriiformer.model.device import machine_memory
-from yuriiformer.planning.devices import Device, Timing, find_device, table, time_step
+from yuriiformer.planning.devices import Device, Timing, find_device, known_devices, time_step
 from yuriiformer.planning.plan import Circumstances, make_plan
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes
@@ -228,8 +228,8 @@ def test_circumstances_that_cannot_be(gpus, mfu, words):
 
 
 def test_devices():
-    assert len(table()) >= 12
-    for device in table().values():
+    assert len(known_devices()) >= 12
+    for device in known_devices().values():
         assert 10e9 < device.memory < 300e9
         assert 0.1e12 < device.bandwidth < 10e12
         assert 5e12 < device.float32 < 200e12

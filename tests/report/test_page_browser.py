@@ -11,7 +11,7 @@ from tests.report import payloads
 from tests.report.test_page import hostile
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
-from yuriiformer.report.payload import diagram
+from yuriiformer.report.payload import block_svg
 
 pytestmark = pytest.mark.slow
 
@@ -215,7 +215,7 @@ def test_diagrams_of_long_rules_stay_readable(open_page, width):
     payload = payloads.small()
     one, two, _ = payload["groups"][0]["arms"]
     for arm, rule in ((one, get_rule("nesterov-lie-trotter")), (two, LONG)):
-        arm["diagram"], arm["rule"] = diagram(rule), rule.name
+        arm["diagram"], arm["rule"] = block_svg(rule), rule.name
     page = open_page(payload, width)
     assert no_overflow(page)
     for image in page.locator("#blocks img").all():
@@ -239,7 +239,7 @@ def test_diagrams_are_dark_in_the_dark(open_page):
         return np.asarray(Image.open(io.BytesIO(box.screenshot())).convert("L"))
 
     payload = payloads.small()
-    payload["groups"][0]["arms"][0]["diagram"] = diagram(get_rule("gd-lie-trotter"))
+    payload["groups"][0]["arms"][0]["diagram"] = block_svg(get_rule("gd-lie-trotter"))
     light = brightness(open_page(payload))
     dark = brightness(open_page(payload, color_scheme="dark"))
     assert np.median(light) > 240

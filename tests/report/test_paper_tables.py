@@ -10,8 +10,8 @@ import pytest
 from tests.comparison.papers import SIX, papers_suite
 from tests.comparison.synthetic import configuration
 from yuriiformer.comparison.paper import MARK, paper_training
-from yuriiformer.report.paper_layouts import Value, lowest, top_two, training_column
-from yuriiformer.report.paper_report import artefact_latex, artefact_markdown, difference
+from yuriiformer.report.paper_layouts import Value, bold_lowest, bold_top_two, training_column
+from yuriiformer.report.paper_report import artefact_latex, artefact_markdown, minus
 from yuriiformer.report.paper_slots import paper_slots
 from yuriiformer.report.paper_tables import paper_tables
 from yuriiformer.training.presets import preset
@@ -127,7 +127,7 @@ def test_several_seeds_and_missing_arms(tmp_path):
     assert lines[0] == rf"GD+Euler & 1.111{half} & 1.117{half} & 0.966{half} \\"
     assert lines[1].startswith(rf"Polyak+Euler & {{\bf 1.103{half}}}")
     assert lines[2] == r"Nesterov+Euler & -- & -- & -- \\"
-    gap = difference(found.ours, found.papers).rows
+    gap = minus(found.ours, found.papers).rows
     assert [item.text for item in gap[0]] == ["GD+Euler", "+0.004", "+0.004", "+0.004"]
     assert [item.text for item in gap[2]] == ["Nesterov+Euler", "–", "–", "–"]
 
@@ -144,9 +144,9 @@ def test_bold():
     def column(*values):
         return [Value(str(value), value) for value in values]
 
-    assert lowest(column(1.1, 1.0, 1.0)) == [False, True, True]
-    assert lowest(column(1.1)) == [False]
-    assert lowest([Value("–"), *column(1.1, 1.2)]) == [False, True, False]
-    assert top_two(column(41.2, 41.1, 41.1, 40.0)) == [True, True, True, False]
-    assert top_two(column(31.2, 31.2, 30.5)) == [True, True, False]
-    assert top_two([*column(3.0), Value("–")]) == [False, False]
+    assert bold_lowest(column(1.1, 1.0, 1.0)) == [False, True, True]
+    assert bold_lowest(column(1.1)) == [False]
+    assert bold_lowest([Value("–"), *column(1.1, 1.2)]) == [False, True, False]
+    assert bold_top_two(column(41.2, 41.1, 41.1, 40.0)) == [True, True, True, False]
+    assert bold_top_two(column(31.2, 31.2, 30.5)) == [True, True, False]
+    assert bold_top_two([*column(3.0), Value("–")]) == [False, False]

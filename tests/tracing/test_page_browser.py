@@ -151,7 +151,7 @@ def test_another_text(explore):
     page.locator("#toolbar select").select_option(index=1)
     assert page.locator(".chip").count() == 2 * 9
     assert selected(page, 1) == list(range(9))
-    assert page.evaluate("depth.charts.planes[1].ways.length") == 9
+    assert page.evaluate("depth.charts.planes[1].trajectories.length") == 9
 
 
 def test_a_coefficient_may_be_called_as_something_of_javascripts(explore):
@@ -204,7 +204,7 @@ def test_real_traces_are_explained_and_drawn(explore, rules):
         page.locator("#curve-controls select").select_option(value)
         assert page.evaluate(CURVE), value
         assert page.locator("#curve-help").inner_text(), value
-    # A length of one move is explained; that of the whole way is something else.
+    # A length of one move is explained; that of the whole trajectory is something else.
     helps = page.locator("#token-controls option").evaluate_all(
         "all => Object.fromEntries(all.map(one => [one.value, one.title]))"
     )

@@ -135,14 +135,15 @@ def test_curves_of_the_whole_text_and_by_share_of_depth(explore):
 def test_the_plane_shows_the_ways_at_one_scale(explore):
     payload = depths.two()
     page = explore(payload)
-    choose(page, "2 and 3", "#way")
-    choose(page, "as they are", "#way")
+    choose(page, "2 and 3", "#trajectory")
+    choose(page, "as they are", "#trajectory")
     for i, run in enumerate(payload["runs"]):
         points = run["texts"][0]["pca"]["raw"]["points"]
-        ways = page.evaluate(f"depth.charts.planes[{i}].ways.map((way) => [way.token, way.points])")
-        assert [token for token, _ in ways] == list(range(13, 23))
-        for token, way in ways:
-            assert way == [place[token][1:] for place in points]
+        plane = f"depth.charts.planes[{i}]"
+        drawn = page.evaluate(f"{plane}.trajectories.map((t) => [t.token, t.points])")
+        assert [token for token, _ in drawn] == list(range(13, 23))
+        for token, places in drawn:
+            assert places == [place[token][1:] for place in points]
         pixels = page.evaluate(
             f"[[0, 0], [1, 0], [0, 1]].map((p) => depth.charts.planes[{i}].toPixel(p))"
         )

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from yuriiformer.config import TrainConfig
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.training.optimizer import Optimizer
-from yuriiformer.training.session import ResolvedRun, resolve
+from yuriiformer.training.session import ResolvedRun, resolve_run
 from yuriiformer.training.sharding import make_model
 from yuriiformer.training.step import train_step
 
@@ -50,7 +50,7 @@ def parts_of(
 ) -> tuple[ResolvedRun, YuriiFormer, torch.nn.Module, Optimizer]:
     """What a run is put together from, without its folder: the setting, the model, the module that
     training calls, and the optimiser."""
-    here = resolve(config, data)
+    here = resolve_run(config, data)
     model = make_model(here.config, here.processes, here.dtype)
     groups = here.processes.copy_group, here.processes.shard_group
     optimizer = Optimizer(model, here.config.recipe, here.dtype, *groups)

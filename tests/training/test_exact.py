@@ -16,7 +16,7 @@ from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.loading import open_model
 from yuriiformer.runs.metrics import read_metrics
 from yuriiformer.runs.run import read_run
-from yuriiformer.training.session import resolve, train
+from yuriiformer.training.session import resolve_run, train
 
 
 def exact(config):
@@ -65,7 +65,7 @@ def test_adamw_for_everything_trains_resumes_and_is_planned(tmp_path):
     assert whole == parts
     assert whole[-1]["lr"].keys() == {"matrices", "adamw"}
     assert whole[-1]["val_loss"] < whole[0]["val_loss"]
-    muon, all_adamw = (resolve(each, tales()).costs.optimizer for each in (small(), config))
+    muon, all_adamw = (resolve_run(each, tales()).costs.optimizer for each in (small(), config))
     assert all_adamw > muon
 
 

@@ -28,7 +28,7 @@ from yuriiformer.training import muon, session, sharding
 from yuriiformer.training.estimate import MemoryEstimate
 from yuriiformer.training.processes import Processes
 from yuriiformer.training.saving import Saver
-from yuriiformer.training.session import resolve, train
+from yuriiformer.training.session import resolve_run, train
 from yuriiformer.training.state import State
 from yuriiformer.training.step import train_step
 
@@ -124,13 +124,13 @@ def test_a_group_that_does_not_divide_the_processes_is_refused():
 def choose(rank: int, size: int, port: int, data: Path, home: Path) -> None:
     """In a warm process: whether the model is divided, given room for so much of a whole step."""
     take_place(rank, size, port)
-    config = resolve(small(), data).config
+    config = resolve_run(small(), data).config
     whole = MemoryEstimate(config, torch.float32, size).at(config.machine.micro_batch).peak
     found = []
     for share in (1.01, 0.99):
         room = (share * whole + FIXED) / (1 - SHARE)
         sharding.device_memory = lambda device, room=room: size * room  # all processes share it
-        found.append(resolve(small(), data).processes.sharded)
+        found.append(resolve_run(small(), data).processes.sharded)
     (home / str(rank)).write_text(json.dumps(found))
 
 

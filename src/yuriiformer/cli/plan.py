@@ -100,12 +100,12 @@ def run(arguments: list[str]) -> int:
     empty = Flags(**default_flags(base, first, PRESET), machine=PlannedMachine(**machine))
     flags = parse_flags("yurii plan", empty, arguments)
 
-    from yuriiformer.planning.devices import HERE, table, time_steps
+    from yuriiformer.planning.devices import HERE, known_devices, time_steps
     from yuriiformer.planning.plan import make_plan
     from yuriiformer.planning.text import device_table, plan_page, plan_table
 
     if flags.devices:
-        known = table().values()
+        known = known_devices().values()
         shown = [asdict(device) for device in known]
         print(json.dumps(shown, indent=2) if flags.json else device_table(known))
         return 0

@@ -60,6 +60,7 @@ def run(arguments: list[str]) -> int:
     flags = parse_flags("yurii sample", Flags(tyro.MISSING), arguments)
     whole_number("-n", flags.n, 1)
 
+    from yuriiformer.comparison.samples import texts_of
     from yuriiformer.model.generate import Sampling, stream
     from yuriiformer.runs.loading import open_model
 
@@ -86,7 +87,7 @@ def run(arguments: list[str]) -> int:
             )
         )
         if flags.json:
-            samples += _samples(tokenizer, list(columns), rows)
+            samples += texts_of(tokenizer, list(columns), rows)
         else:
             _print(tokenizer, prompt, columns, rows, first)
     if flags.json:
@@ -190,18 +191,3 @@ def _print(
     print(decoders[0].rest())
     for row in range(1, n):
         print(f"\n--- {first + row + 1}\n{prompt or ''}{texts[row]}{decoders[row].rest()}")
-
-
-def _samples(
-    tokenizer: Tokenizer, columns: list[list[int | None]], rows: int
-) -> list[dict[str, Any]]:
-    """For JSON."""
-    samples: list[dict[str, Any]] = []
-    for row in range(rows):
-        tokens = [column[row] for column in columns if column[row] is not None]
-        end = tokenizer.end_of_text
-        words = [token for token in tokens if token is not None and token != end]
-        ended = bool(tokens) and tokens[-1] == end
-        text = tokenizer.decode(words)
-        samples.append({"text": text, "tokens": tokens, "ended": ended})
-    return samples

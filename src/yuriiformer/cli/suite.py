@@ -28,7 +28,7 @@ from yuriiformer.comparison.collect import collect
 from yuriiformer.comparison.definition import Request, RunSpec
 from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.progress import RunProgress, SuiteDisplay, overall
-from yuriiformer.comparison.running import Launch, carry_out, local, printed
+from yuriiformer.comparison.running import Launch, carry_out, on_this_machine, printed
 from yuriiformer.comparison.study import Study, read_study
 from yuriiformer.config import Validation
 from yuriiformer.data.store import TokenStore
@@ -275,7 +275,7 @@ def _executor(flags: Flags, suite: SuiteFolder, data: Path, runs: int) -> tuple[
     """What starts runs, and how many of them at a time."""
     if flags.executor == "local":
         gpus = [gpu.strip() for gpu in flags.gpus.split(",") if gpu.strip()]
-        return local(data, gpus, flags.processes), flags.jobs
+        return on_this_machine(data, gpus, flags.processes), flags.jobs
     launch, kind = cluster(suite, data, flags.cluster, flags.processes)
     return launch, runs if kind == "slurm" else flags.jobs  # SLURM has a queue of its own
 

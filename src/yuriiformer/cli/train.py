@@ -93,9 +93,9 @@ def run(arguments: list[str]) -> int:
     config = TrainConfig(model, flags.recipe, flags.validation, flags.machine, flags.output)
     data = flags.data or _data_of(flags.out, resume=flags.resume)
     if flags.dry_run:
-        from yuriiformer.training.session import resolve
+        from yuriiformer.training.session import resolve_run
 
-        _print_plan(resolve(config, data, None if source is None else source.model.config))
+        _print_plan(resolve_run(config, data, None if source is None else source.model.config))
         return 0
     stop_with_parent()
     if flags.out is None:

@@ -11,7 +11,15 @@ from yuriiformer.comparison.archive import SuiteRecord, is_archive, read_archive
 from yuriiformer.comparison.arms import slug
 from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.comparison.hypotheses import StudyRecord
-from yuriiformer.comparison.outcomes import Arm, Comparison, compare_arms, find_baseline, numbers_of
+from yuriiformer.comparison.outcomes import (
+    IDENTITY,
+    Arm,
+    Comparison,
+    compare_arms,
+    data_of,
+    find_baseline,
+    numbers_of,
+)
 from yuriiformer.comparison.paper import paper_preset
 from yuriiformer.errors import RunError
 from yuriiformer.files import read_json, sha256_of_json
@@ -22,7 +30,6 @@ from yuriiformer.runs.run import Run, read_run
 DEPTH = 4  # folders below the one that is named
 NAMED = 5  # of what is left out
 BEGUN = "from a trained model"
-IDENTITY = ("train_sha256", "val_sha256", "train_tokens", "val_tokens", "tokenizer")
 
 
 @dataclass
@@ -81,7 +88,7 @@ def collect(
     parts: dict[Any, list[Run]] = {}
     for run in alone:
         setting = paper_preset(run.config) if apart else None
-        parts.setdefault((setting, _data(run) if apart else None), []).append(run)
+        parts.setdefault((setting, data_of(run) if apart else None), []).append(run)
     for (setting, _), some in parts.items():
         groups[_free(groups, setting, "single runs")] = _loose(some)
     full = [(name, group) for name, group in groups.items() if group.arms]
@@ -145,11 +152,6 @@ def _is_model(folder: Path) -> bool:
     return "model_type" in read_json(RunFolder(folder).config_file)
 
 
-def _data(run: Run) -> tuple[Any, ...]:
-    """What says that two runs have the same data."""
-    return tuple(run.saved["data"].get(key) for key in IDENTITY)
-
-
 def _free(groups: dict[str | None, Found], name: str | None, words: str) -> str | None:
     """A name that no group has yet: the preset's, or with words after it."""
     if name not in groups:
@@ -161,9 +163,9 @@ def _free(groups: dict[str | None, Found], name: str | None, words: str) -> str 
 def _group_of(groups: dict[str | None, Found], suite: SuiteRecord, apart: bool) -> Found:
     """That of the suite's preset; kept apart, a group for each data that the preset is run on."""
     preset = suite.definition["preset"]
-    own = [_data(each.run) for each in suite.entries if each.run is not None]
+    own = [data_of(each.run) for each in suite.entries if each.run is not None]
     for group in groups.values():
-        same = not (apart and own and group.runs) or _data(group.runs[0]) == own[0]
+        same = not (apart and own and group.runs) or data_of(group.runs[0]) == own[0]
         if group.preset == preset and same:
             return group
     return groups.setdefault(_free(groups, preset, suite.folder.resolve().name), Found(preset))

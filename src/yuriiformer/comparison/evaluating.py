@@ -8,21 +8,19 @@ in its cache.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from yuriiformer.comparison.definition import RunSpec
 from yuriiformer.comparison.folder import SuiteFolder
-from yuriiformer.comparison.running import LOOK_EVERY, Job, LocalJob, last_words
+from yuriiformer.comparison.running import LOOK_EVERY, Job, LocalJob, why_it_failed
 from yuriiformer.errors import RunError
 from yuriiformer.evaluation.evaluate import is_evaluated
 from yuriiformer.evaluation.local_tasks import TaskSpec
-from yuriiformer.files import lock_file
+from yuriiformer.files import take_lock
 from yuriiformer.sizes import cores
 from yuriiformer.training.stop import Stopper
 
@@ -74,9 +72,11 @@ class Ended:
 
 
 def evaluate_runs(suite: SuiteFolder, asked: Asked, jobs: int, stopper: Stopper) -> Ended:
-    """Evaluate every finished run of a suite; a run that fails does not stop the others."""
+    """Evaluate every finished run of a suite; a run that fails does not stop the others. One
+    evaluation at a time; training may continue meanwhile."""
     ended = Ended()
-    with _alone(suite.path):
+    busy = f"another process is evaluating the suite {suite.path}"
+    with take_lock(suite.path / ".evaluating", busy):
         waiting = []
         for run in suite.runs():
             missing = _missing(run)
@@ -98,19 +98,6 @@ def _missing(run: RunSpec) -> str:
     if not run.folder.exists:
         return "its model is not archived" if run.archived.exists() else "it has not begun"
     return "" if run.finished else "it has not finished"
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One evaluation of a suite at a time; training may continue meanwhile."""
-    try:
-        lock = lock_file(folder / ".evaluating")
-    except OSError as error:
-        raise RunError(f"{folder} cannot be written: {error}") from None
-    if lock is None:
-        raise RunError(f"another process is evaluating the suite {folder}")
-    with lock:
-        yield
 
 
 def _carry_out(
@@ -160,9 +147,8 @@ def _end(
     elif stopper.requested is not None:
         ended.stopped.append(run.name)
     else:
-        said = last_words(_log(run), logged) or f"exit code {code}"
-        said = f"killed by {signal.Signals(-code).name}" if code < 0 else said
         ended.failed.append(run.name)
+        said = why_it_failed(_log(run), logged, code)
         _say(f"{run.name} failed: {said} (all of it: {_log(run)})")
 
 

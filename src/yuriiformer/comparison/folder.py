@@ -22,7 +22,7 @@ from yuriiformer.comparison.study import Study, grown
 from yuriiformer.config import TrainConfig, differences
 from yuriiformer.display.columns import printable
 from yuriiformer.errors import ConfigError, RunError, YuriiError, one_line
-from yuriiformer.files import claim_folder, lock_file, read_json, write_json
+from yuriiformer.files import claim_folder, read_json, take_lock, write_json
 from yuriiformer.reading import path_text, read_object
 
 FORMAT = 1
@@ -58,14 +58,8 @@ class SuiteFolder:
     def taken(self) -> Iterator[None]:
         """Lock the suite against other processes."""
         claim_folder(self.path, _begun, "a suite")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = lock_file(self.path / ".lock")
-        except OSError as error:
-            raise RunError(f"{self.path} cannot be written: {error}") from None
-        if lock is None:
-            raise RunError(f"another process is running the suite {self.path}")
-        with lock:
+        busy = f"another process is running the suite {self.path}"
+        with take_lock(self.path / ".lock", busy):
             yield
 
     def read(self) -> dict[str, Any]:

@@ -21,13 +21,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from yuriiformer.comparison.statistics import holm, summary, t_test
+from yuriiformer.comparison.statistics import SIGNIFICANT, holm, summary, t_test
 from yuriiformer.comparison.study import Hypothesis, Metric
 
 if TYPE_CHECKING:
     from yuriiformer.comparison.outcomes import Arm
 
-LEVEL = 0.05
 Word = Literal["supported", "contradicted", "undecided"]
 
 
@@ -182,7 +181,7 @@ def _verdict(test: _Test, late: bool) -> Verdict:
 
 
 def _below(p: float | None) -> bool:
-    return p is not None and p < LEVEL
+    return p is not None and p < SIGNIFICANT
 
 
 def _directed(test: _Test, mean: float) -> tuple[Word, str]:

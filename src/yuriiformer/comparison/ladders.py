@@ -157,7 +157,7 @@ def grow_together(fitted: Sequence[Family]) -> str:
     return ""
 
 
-LEVEL = (2.5, 97.5)  # of an interval, in percent
+ENDS = (2.5, 97.5)  # of a 95 % interval, in percent
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Estimate:
     def of(cls, draws: Floats) -> Estimate:
         """The first draw is of the losses themselves."""
         finite = np.where(np.isfinite(draws), draws, np.inf)
-        low, high = np.percentile(finite[1:], LEVEL, method="nearest")
+        low, high = np.percentile(finite[1:], ENDS, method="nearest")
         return cls(float(draws[0]), float(low), float(high))
 
 

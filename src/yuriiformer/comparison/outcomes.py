@@ -27,6 +27,8 @@ from yuriiformer.methods.catalog import BASELINE
 from yuriiformer.methods.rule import Rule
 from yuriiformer.runs.run import Run, text_of
 
+IDENTITY = ("train_sha256", "val_sha256", "train_tokens", "val_tokens", "tokenizer")  # of data
+
 
 @dataclass(frozen=True)
 class Speedup:
@@ -226,9 +228,12 @@ def compare_arms(
 
 def same_data(comparisons: Sequence[Comparison]) -> bool:
     """Whether all are on the same data, so that they can stand side by side."""
-    keys = ("train_sha256", "val_sha256", "train_tokens", "val_tokens", "tokenizer")
-    data = [each.baseline.first.saved["data"] for each in comparisons]
-    return len({tuple(each.get(key) for key in keys) for each in data}) == 1
+    return len({data_of(each.baseline.first) for each in comparisons}) == 1
+
+
+def data_of(run: Run) -> tuple[Any, ...]:
+    """What is equal if two runs have the same data."""
+    return tuple(run.saved["data"].get(key) for key in IDENTITY)
 
 
 def only_arms(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[Comparison]:

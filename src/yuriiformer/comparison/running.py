@@ -77,7 +77,7 @@ class LocalJob:
             self.process.terminate()
 
 
-def local(data: Path, gpus: Sequence[str] = (), processes: int = 1) -> Launch:
+def on_this_machine(data: Path, gpus: Sequence[str] = (), processes: int = 1) -> Launch:
     """Starts runs on this machine; with ``gpus``, each slot uses its own."""
 
     def launch(run: RunSpec, slot: int) -> Job:
@@ -173,12 +173,17 @@ def _end(suite: SuiteFolder, progress: RunProgress, code: int, listener: SuiteDi
     if early or code == EXIT_CODE:
         progress.end("stopped")
         return
-    said = last_words(run.log, progress.logged) or f"exit code {code}"
-    if code < 0:
-        said = f"killed by {signal.Signals(-code).name}"
+    said = why_it_failed(run.log, progress.logged, code)
     progress.end("failed", said)
     suite.note_failure(run, said)
     listener.say(f"{run.name} failed: {said}")
+
+
+def why_it_failed(log: Path, start: int, code: int) -> str:
+    """The signal that killed a process, or what it wrote into its log from byte ``start`` on."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return last_words(log, start) or f"exit code {code}"
 
 
 def last_words(log: Path, start: int = 0) -> str:

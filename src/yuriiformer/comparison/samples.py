@@ -63,14 +63,24 @@ def _generated(
     end = tokenizer.end_of_text
     length, seed = sampling.max_new_tokens, sampling.seed
     columns = list(stream(run.model, ids, length, how, seed=seed, end=end))
-    samples = []
-    rows = zip(*columns, strict=True) if columns else [()] * len(prompts)
-    for prompt, row in zip(prompts, rows, strict=True):
-        text = [token for token in row if token is not None]
-        ended = end in text
-        words = tokenizer.decode(text[:-1] if ended else text)
-        samples.append({"prompt": prompt, "text": words, "ended": ended})
-    return samples
+    texts = texts_of(tokenizer, columns, len(prompts))
+    return [
+        {"prompt": prompt, "text": each["text"], "ended": each["ended"]}
+        for prompt, each in zip(prompts, texts, strict=True)
+    ]
+
+
+def texts_of(
+    tokenizer: Tokenizer, columns: Sequence[Sequence[int | None]], rows: int
+) -> list[dict[str, Any]]:
+    """The text of each row, its tokens, and whether it ended; after its end a row has none."""
+    found = []
+    end = tokenizer.end_of_text
+    for row in zip(*columns, strict=True) if columns else [()] * rows:
+        tokens = [token for token in row if token is not None]
+        text = tokenizer.decode([token for token in tokens if token != end])
+        found.append({"text": text, "tokens": tokens, "ended": tokens[-1:] == [end]})
+    return found
 
 
 def samples_of(

@@ -23,7 +23,8 @@ from typing import Literal
 
 import numpy as np
 
-LEVEL = 0.95
+CONFIDENCE = 0.95  # of intervals
+SIGNIFICANT = 0.05  # a p value below it is more than chance explains
 POWER = 0.8
 Alternative = Literal["two-sided", "less"]
 
@@ -36,6 +37,11 @@ class Summary:
     mean: float | None
     low: float | None
     high: float | None
+
+    @property
+    def half(self) -> float | None:
+        """Half the width of the interval."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ def summary(values: Sequence[float]) -> Summary:
     if np.ptp(values) == 0:  # no spread: the interval is the one value
         return Summary(n, mean, mean, mean)
     error = float(np.std(values, ddof=1)) / math.sqrt(n)
-    low, high = stats.t.interval(LEVEL, n - 1, loc=mean, scale=error)
+    low, high = stats.t.interval(CONFIDENCE, n - 1, loc=mean, scale=error)
     return Summary(n, mean, float(low), float(high))
 
 
@@ -121,7 +127,7 @@ def _shift(n: int, comparisons: int) -> float:
     from scipy import stats  # noqa: PLC0415
     from scipy.optimize import brentq  # noqa: PLC0415
 
-    critical = float(stats.t.isf((1 - LEVEL) / 2 / comparisons, n - 1))
+    critical = float(stats.t.isf((1 - CONFIDENCE) / 2 / comparisons, n - 1))
     # scipy's noncentral t gives NaN for one degree of freedom: the integral over the spread s, by
     # Gauss and Legendre's rule on its quantiles. |t| > c is |z + shift| > c s.
     nodes, weights = np.polynomial.legendre.leggauss(200)

@@ -15,22 +15,22 @@ from typing import Any, TypeVar
 from yuriiformer.data.records import Chunk
 from yuriiformer.errors import DataError
 
-Result = TypeVar("Result")
+Found = TypeVar("Found")
 
 
 def map_chunks(
-    work: Callable[[Chunk], Result],
+    work: Callable[[Chunk], Found],
     chunks: Iterator[Chunk],
     workers: int,
     start: Callable[..., None],
     arguments: tuple[Any, ...],
-) -> Iterator[tuple[Chunk, Result]]:
+) -> Iterator[tuple[Chunk, Found]]:
     """Chunks and their results; only a few are in memory at a time. Each process begins with
     ``start(*arguments)``."""
     pool = ProcessPoolExecutor(
         workers, get_context("spawn"), initializer=_begin, initargs=(start, arguments)
     )
-    waiting: deque[tuple[Chunk, Future[Result]]] = deque()
+    waiting: deque[tuple[Chunk, Future[Found]]] = deque()
     try:
         for chunk in chunks:
             waiting.append((chunk, pool.submit(work, chunk)))

@@ -75,6 +75,14 @@ def printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
+def in_units(value: float, form: str = "{:g}", units: str = "kMBTPE", gap: str = "") -> str:
+    """``5k`` or ``38.6 M``: in the largest of the units, which grow by a factor of 1000."""
+    for power in range(len(units), 0, -1):
+        if abs(value) >= 1000**power:
+            return f"{form.format(value / 1000**power)}{gap}{units[power - 1]}"
+    return f"{value:g}"
+
+
 def duration(seconds: float) -> str:
     """``3:07`` or ``5 h 12 min``."""
     if not math.isfinite(seconds):

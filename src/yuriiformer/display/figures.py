@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from yuriiformer.display.colours import INK
-from yuriiformer.display.columns import printable
+from yuriiformer.display.columns import in_units, printable
 from yuriiformer.display.curves import line_style, thin
 from yuriiformer.errors import YuriiError
 
@@ -201,11 +201,4 @@ def x_axis(axes: Any, title: str) -> None:
     """Few ticks, large numbers as 5k, 2.5B."""
     axes.set_xlabel(title)
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-
-
-def short(value: float) -> str:
-    for size, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: in_units(value)))

@@ -85,7 +85,7 @@ def first_velocity(problem: Problem) -> Tensor:
     return torch.linspace(1.0, -0.5, size, dtype=torch.float64).expand_as(problem.start).clone()
 
 
-def short(value: float, digits: int = 6) -> float:
+def significant(value: float, digits: int = 6) -> float:
     return float(f"{value:.{digits}g}")
 
 
@@ -130,8 +130,8 @@ def _defects(each: Integrator, lookahead: float) -> dict[str, float | None]:
             J = _jacobian(phi, z)
             symplectic = max(symplectic, _norm(J.T @ omega @ J - omega))
     return {
-        "reversible": short(reversible),
-        "symplectic": short(symplectic) if accelerated else None,
+        "reversible": significant(reversible),
+        "symplectic": significant(symplectic) if accelerated else None,
         "drift": _drift(each, forward, first) if accelerated else None,
     }
 
@@ -162,7 +162,7 @@ def _drift(each: Integrator, block: Callable[[Streams], Streams], streams: Strea
         streams = block(streams)
     quarter, lowest = len(energies) // 4, _minimum(each.problem)
     first, last = (fmean(part) - lowest for part in (energies[:quarter], energies[-quarter:]))
-    return short(last / first - 1)
+    return significant(last / first - 1)
 
 
 def _minimum(problem: Problem) -> float:

@@ -20,12 +20,12 @@ CONSISTENT = 0.5  # an order below it: the error does not vanish with the step
 
 
 @cache
-def table() -> Mapping[str, Mapping[str, Any]]:
+def measured_rules() -> Mapping[str, Mapping[str, Any]]:
     """By rule; what has no meaning for a rule is left out."""
     return packaged_table("lab/measured.toml")
 
 
-def summary(found: Mapping[str, Any]) -> dict[str, Any]:
+def rounded(found: Mapping[str, Any]) -> dict[str, Any]:
     """A rule's measures as the table keeps them: rounded, and 0 where only rounding is left."""
     kept: dict[str, Any] = {key: found[key] for key in KEYS if found[key] is not None}
     if found["lookahead"] is not None:
@@ -39,9 +39,9 @@ def summary(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def integrator_text(rule: Rule) -> str:
     """A line on a rule as an integrator; how to measure it if it is not a listed one."""
-    if rules.get(rule.name) != rule or rule.name not in table():
+    if rules.get(rule.name) != rule or rule.name not in measured_rules():
         return f"as an integrator: not measured; yurii lab order --rules {rule.name}"
-    found = table()[rule.name]
+    found = measured_rules()[rule.name]
     parts = [f"{found['flow']} flow, {order_text(found['order'])}"]
     if "cold_order" in found and abs(found["cold_order"] - found["order"]) > 0.3:
         parts.append(f"{order_text(found['cold_order'])} from the start of a model")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from yuriiformer.lab.flow import Schedule, damping_of, read_flow, settle
-from yuriiformer.lab.integrator import Integrator, first_velocity, geometry_of, short
+from yuriiformer.lab.integrator import Integrator, first_velocity, geometry_of, significant
 from yuriiformer.lab.measured import CONSISTENT, EXACT
 from yuriiformer.lab.problems import Problem, smooth
 from yuriiformer.lab.setting import FEWEST, OrderLab
@@ -70,11 +70,11 @@ def measure(
     return {
         **about,
         "flow": "accelerated" if flow.accelerated else "gradient",
-        "drifts": short(flow.drifts),
-        "weights": [short(weight) for weight in flow.weights],
-        "dampings": short(flow.dampings),
-        "steps": [short(options.time / n) for n in sorted(options.blocks)],
-        "errors": [short(error) for error in errors],
+        "drifts": significant(flow.drifts),
+        "weights": [significant(weight) for weight in flow.weights],
+        "dampings": significant(flow.dampings),
+        "steps": [significant(options.time / n) for n in sorted(options.blocks)],
+        "errors": [significant(error) for error in errors],
         "order": order,
         "cold_order": cold,
         **geometry,
@@ -194,7 +194,7 @@ def fit_order(options: OrderLab, errors: Sequence[float], fewest: int = FEWEST) 
     if len(pairs) < fewest:
         return None
     logs = np.log(np.array(pairs[-fewest:]))
-    return short(float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0]), 4)
+    return significant(float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0]), 4)
 
 
 def _convergence(options: OrderLab, errors: Sequence[float], order: float | None) -> list[str]:

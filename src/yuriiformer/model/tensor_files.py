@@ -61,7 +61,7 @@ def write_tensors(
     save_file({name: each.contiguous() for name, each in tensors.items()}, path, about)
 
 
-def describe(tensors: Mapping[str, Tensor], shards: int) -> dict[str, Any]:
+def describe_tensors(tensors: Mapping[str, Tensor], shards: int) -> dict[str, Any]:
     """Each tensor's shape, and which of its rows each process writes."""
     return {
         name: {"shape": list(tensor.shape), "rows": _all_rows(tensor, shards)}

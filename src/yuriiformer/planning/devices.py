@@ -70,7 +70,7 @@ class Device:
 
 
 @cache
-def table() -> dict[str, Device]:
+def known_devices() -> dict[str, Device]:
     """All of them by name."""
     found = packaged_table("planning/devices.toml").items()
     return {name: Device(name, **values) for name, values in found}
@@ -78,7 +78,7 @@ def table() -> dict[str, Device]:
 
 def find_device(name: str) -> Device:
     """One of the table."""
-    known = table()
+    known = known_devices()
     if name not in known:
         hint = did_you_mean(name, [*known, HERE]) or f"; known are {', '.join([*known, HERE])}"
         raise ConfigError(f"unknown device {name!r}{hint}")

@@ -191,7 +191,7 @@ def _others(count: int) -> float:
     return (count - 1) / count
 
 
-def beside_baseline(pace: Pace) -> Against:
+def against_baseline(pace: Pace) -> Against:
     """Work and traffic of both, and the time that they come to."""
     plain = baseline(pace.config.model)
     rule = _blocks(pace, pace.config.model, pace.work)

@@ -17,8 +17,8 @@ from yuriiformer.planning.hours import (
     Against,
     Hours,
     Pace,
+    against_baseline,
     baseline,
-    beside_baseline,
     hours,
     validations,
 )
@@ -189,7 +189,7 @@ def _plan(config: TrainConfig, where: Circumstances) -> Plan:
     micro = min(config.machine.micro_batch, estimate.own)
     memory = estimate.at(micro)
     pace = Pace(config, work, parameters, where.device, dtype, where.gpus, micro, shards)
-    against = beside_baseline(pace)
+    against = against_baseline(pace)
     stored = stored_bytes(config)
     model = stored.weights + SLACK
     return Plan(

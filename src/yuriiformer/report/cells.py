@@ -10,6 +10,7 @@ from typing import Any
 from yuriiformer.comparison.outcomes import Comparison, Outcome, Speedup
 from yuriiformer.comparison.paper import FOOTNOTE, PaperFigure, paper_figure
 from yuriiformer.comparison.remarks import short_text
+from yuriiformer.display.columns import in_units
 
 NONE = "–"  # a number that does not exist
 
@@ -92,11 +93,10 @@ def loss(metric: str) -> MakeCell:
         bold = each.arm.slug in lowest(comparison.outcomes, metric)
         if found.mean is None:
             return Cell(NONE, help="No seed has finished.")
-        if found.low is None or found.high is None:
+        if found.half is None:
             return Cell(f"{found.mean:.3f}", found.mean, bold, "One seed: no interval.")
-        half = (found.high - found.low) / 2
         said = f"Mean of {found.n} seeds, 95 % interval {found.low:.4f} to {found.high:.4f}."
-        return Cell(f"{found.mean:.3f} ± {_small(half)}", found.mean, bold, said)
+        return Cell(f"{found.mean:.3f} ± {_small(found.half)}", found.mean, bold, said)
 
     return cell
 
@@ -202,10 +202,8 @@ def size(value: float | None) -> Cell:
     """A count of parameters."""
     if not value:
         return Cell(NONE, None if value is None else 0)
-    for unit, size in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return Cell(f"{value / size:.1f} {unit}", value, help=whole(value))
-    return Cell(f"{value:.0f}", value)
+    text = in_units(value, "{:.1f}", "kMB", " ")
+    return Cell(text, value, help=whole(value) if value >= 1000 else "")
 
 
 def paper(metric: str) -> MakeCell:

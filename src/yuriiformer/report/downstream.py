@@ -106,8 +106,10 @@ def _error(scores: Sequence[TaskScore]) -> tuple[str, str]:
     """Half the interval over seeds, or the harness's standard error of one run; and which it is."""
     if len(scores) > 1:
         found = summary([100 * each.value for each in scores])
-        half = ((found.high or 0.0) - (found.low or 0.0)) / 2
-        return f" ± {half:.1f}", f"Mean of {len(scores)} seeds ± half its 95 % interval."
+        return (
+            f" ± {found.half or 0.0:.1f}",
+            f"Mean of {len(scores)} seeds ± half its 95 % interval.",
+        )
     [one] = scores
     limit = "" if one.limit is None else f", {one.items} items only"
     said = f"One run ± the harness's standard error; {one.checkpoint} checkpoint{limit}."

@@ -9,11 +9,10 @@ from typing import get_args
 from yuriiformer.comparison.hypotheses import Verdict, Word
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import Claim
+from yuriiformer.comparison.statistics import SIGNIFICANT
 from yuriiformer.comparison.study import Hypothesis
 from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row, interval_text, p_cell
 from yuriiformer.runs.run import text_of
-
-SIGNIFICANT = 0.05
 
 
 def headline(comparison: Comparison) -> list[str]:

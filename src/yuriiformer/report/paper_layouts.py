@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from yuriiformer.comparison.paper import MARK, paper_methods, unclear_label
 from yuriiformer.config import TrainConfig
+from yuriiformer.display.columns import in_units
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
 from yuriiformer.methods.catalog import paper
 from yuriiformer.report.cells import NONE
-from yuriiformer.report.paper_slots import short_number
 
 SIX, STANDARD, OTHERS = map(paper_methods, ("six", "standard", "others"))
 LOSSES, BOTH = ("best", "final", "train"), ("best", "final")
@@ -72,13 +72,13 @@ def label_of(name: str) -> str:
     return paper[name].label if unclear is None else "{} ({}){}".format(*unclear, MARK)
 
 
-def lowest(column: Sequence[Value]) -> list[bool]:
+def bold_lowest(column: Sequence[Value]) -> list[bool]:
     """The lowest, ties at the printed precision too; of a single value none is marked."""
     known = [each.printed for each in column if each.printed is not None]
     return [len(known) > 1 and each.printed == min(known) for each in column]
 
 
-def top_two(column: Sequence[Value]) -> list[bool]:
+def bold_top_two(column: Sequence[Value]) -> list[bool]:
     """The two highest, ties at the printed precision too. A tie for the first place does not push
     others out of the second: the paper's own has two for the first and none for the second."""
     known = sorted((each.printed for each in column if each.printed is not None), reverse=True)
@@ -110,7 +110,7 @@ def tinystories_table(values: Values, slot: str, steps: str) -> PaperTable:
         f"@{steps} = training loss at {steps}.",
         "lccc",
         [[Head("Method"), Head("Best"), Head("Final"), Head(f"Train @{steps}")]],
-        _block(SIX, [(values, metric) for metric in LOSSES], lowest),
+        _block(SIX, [(values, metric) for metric in LOSSES], bold_lowest),
         label="tab:tinystories-losses",
     )
 
@@ -118,7 +118,7 @@ def tinystories_table(values: Values, slot: str, steps: str) -> PaperTable:
 def comprehensive_table(values: Values, slot: str, steps: str) -> PaperTable:
     """Table 5: blocks of one call of each oracle left, others right."""
     columns = [(values, metric) for metric in LOSSES]
-    left, right = (_block(rules, columns, lowest) for rules in (STANDARD, OTHERS))
+    left, right = (_block(rules, columns, bold_lowest) for rules in (STANDARD, OTHERS))
     right += [[Item("")] * 4] * (len(left) - len(right))
     titles = [Head("Method"), Head("Best"), Head("Final"), Head(f"Train @{steps}")]
     panels = [Head("Standard compute (1 Attn + 1 MLP)", 4), Head("Non-standard compute", 4)]
@@ -147,12 +147,12 @@ def openwebtext_table(values: Sequence[Values], slots: Sequence[str], steps: str
         f"at {steps} steps.",
         "l" + "cc" * len(values),
         [[Head(""), *(Head(slot, 2) for slot in slots)], [Head("Method"), *titles]],
-        _block(SIX, columns, lowest),
+        _block(SIX, columns, bold_lowest),
         label="tab:openwebtext-losses",
     )
 
 
-def downstream_table(values: Sequence[Values], slots: Sequence[str]) -> PaperTable:
+def accuracy_table(values: Sequence[Values], slots: Sequence[str]) -> PaperTable:
     """Table 4."""
     columns = [(each, task) for each in values for task in PAPER_TASKS]
     shots = [Head("10/25-shot", 2), Head("0-shot", 2)] * len(values)
@@ -169,7 +169,7 @@ def downstream_table(values: Sequence[Values], slots: Sequence[str]) -> PaperTab
             [Head(""), *shots],
             [Head("Method"), *titles],
         ],
-        _block(SIX, columns, top_two),
+        _block(SIX, columns, bold_top_two),
         label="tab:openwebtext-downstream",
         wide=True,
     )
@@ -197,9 +197,9 @@ def training_column(config: TrainConfig, parameters: float | None) -> list[str]:
         f"{rate:g}" if rate >= 1e-3 else f"{rate:.0e}" for rate in (recipe.muon_lr, recipe.adamw_lr)
     ]
     return [
-        NONE if parameters is None else short_number(parameters, 1),
-        short_number(recipe.steps),
-        short_number(recipe.steps * config.tokens_per_step, 2),
-        short_number(recipe.warmup_steps),
+        NONE if parameters is None else in_units(parameters, "{:.1f}"),
+        in_units(recipe.steps),
+        in_units(recipe.steps * config.tokens_per_step, "{:.2f}"),
+        in_units(recipe.warmup_steps),
         *(rate.replace("e-0", "e-") for rate in rates),
     ]

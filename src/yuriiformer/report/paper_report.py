@@ -130,11 +130,11 @@ def artefact_markdown(made: Artefact) -> str:
         lines += ["", note]
     if made.papers is not None:
         lines += ["", f"## {PAPERS}", "", *_table(made.papers)]
-        lines += ["", f"## {DIFFERENCE}", "", *_table(difference(made.ours, made.papers))]
+        lines += ["", f"## {DIFFERENCE}", "", *_table(minus(made.ours, made.papers))]
     return "\n".join([*lines, "", CITED]) + "\n"
 
 
-def difference(ours: PaperTable, papers: PaperTable) -> PaperTable:
+def minus(ours: PaperTable, papers: PaperTable) -> PaperTable:
     """Number minus number, text where it is the same in both."""
     rows = [
         [_minus(one, two) for one, two in zip(mine, theirs, strict=True)]

@@ -18,6 +18,7 @@ from yuriiformer.comparison.paper import (
 )
 from yuriiformer.comparison.remarks import short_text
 from yuriiformer.data.paper_corpora import CORPORA
+from yuriiformer.display.columns import in_units
 from yuriiformer.runs.run import Run
 from yuriiformer.training.presets import preset
 
@@ -42,7 +43,7 @@ class Slots:
     def steps(self, *settings: str) -> str:
         """As the paper writes it: 10k."""
         counts = dict.fromkeys(self.filled[each].baseline.first.steps for each in settings)
-        return " and ".join(short_number(count) for count in counts)
+        return " and ".join(in_units(count) for count in counts)
 
     def size(self, setting: str) -> str:
         """``small`` or ``medium``, or the sizes of another model."""
@@ -113,12 +114,3 @@ def _setting(comparison: Comparison) -> str | None:
     deep = preset("openwebtext-medium", comparison.baseline.rule).model.n_layer
     medium = comparison.baseline.first.config.model.n_layer >= deep
     return "openwebtext-medium" if medium else "openwebtext-small"
-
-
-def short_number(value: float, digits: int = 0) -> str:
-    """10k, 4.92B, 123.6M: without zeros at the end if it is whole."""
-    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            text = f"{value / size:.{digits}f}" if digits else f"{value / size:g}"
-            return f"{text}{unit}"
-    return f"{value:g}"

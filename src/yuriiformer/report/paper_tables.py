@@ -22,8 +22,8 @@ from yuriiformer.report.paper_layouts import (
     PaperTable,
     Value,
     Values,
+    accuracy_table,
     comprehensive_table,
-    downstream_table,
     openwebtext_table,
     tinystories_table,
     training_column,
@@ -115,7 +115,7 @@ def _downstream(slots: Slots) -> Artefact:
         )
         return Artefact(name, title, None, remarks=said)
     sizes = [slots.size(each) for each in there]
-    ours = downstream_table([run_accuracies(slots.filled[each]) for each in there], sizes)
+    ours = accuracy_table([run_accuracies(slots.filled[each]) for each in there], sizes)
     papers, said = None, list(slots.remarks(*there))
     scores = [score for each in there for run in slots.runs(each) for score in run.scores.values()]
     if not all(score.papers for score in scores if score.task in PAPER_TASKS):
@@ -123,7 +123,7 @@ def _downstream(slots: Slots) -> Artefact:
     if any(len(arm.runs) > 1 for each in there for arm in slots.filled[each].arms):
         said.append("Where an arm has several seeds: their mean ± half its 95 % interval.")
     if all(slots.filled[each].papers for each in there):
-        papers = downstream_table([paper_accuracies(each) for each in there], sizes)
+        papers = accuracy_table([paper_accuracies(each) for each in there], sizes)
         for model, known in task_references().items():
             words = ", ".join(f"{PAPER_TASKS[task]} {value:.2f}" for task, value in known.items())
             said.append(f"For reference the paper gives {model}: {words}.")
@@ -147,9 +147,7 @@ def run_losses(comparison: Comparison) -> Values:
 
 def _half(known: Summary, digits: int) -> str:
     """± half the interval over seeds, where there are several."""
-    if known.low is None or known.high is None:
-        return ""
-    return f"±{(known.high - known.low) / 2:.{digits}f}"
+    return "" if known.half is None else f"±{known.half:.{digits}f}"
 
 
 def paper_losses(setting: str) -> Values:

@@ -158,7 +158,7 @@ def _arm(each: Outcome, base: Arm, style: int, samples: Samples) -> dict[str, An
         "runs": [_run(run) for run in arm.runs],
         "difference": None if arm.slug == base.slug else _difference(arm, base),
         "coefficients": _coefficients(arm.first.curves),
-        "diagram": diagram(arm.rule),
+        "diagram": block_svg(arm.rule),
         "equations": unicode_equations(arm.rule),
         "note": arm.rule.note,
         "samples": found,
@@ -262,7 +262,7 @@ def repeat_command(run: Run) -> str:
 
 
 @cache
-def diagram(rule: Rule) -> str:
+def block_svg(rule: Rule) -> str:
     """The block's drawing as SVG; arms that differ in their settings share it."""
     from yuriiformer.methods.drawing.diagram import draw_rule  # noqa: PLC0415  matplotlib takes a second
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from yuriiformer.comparison.ladders import COUNTS, Estimate, Fit, Scaling
+from yuriiformer.comparison.ladders import COUNTS, ENDS, Estimate, Fit, Scaling
 from yuriiformer.comparison.outcomes import Comparison
 from yuriiformer.report.cells import NONE, Cell, Column, ResultTable, Row, number, signed, size
 from yuriiformer.report.tables import markdown
@@ -141,7 +141,7 @@ def law_curve(each: Fit, found: Scaling) -> dict[str, Any]:
     ends = [target.flops[each.family.label] for target in found.targets]
     across = np.geomspace(flops[0], max([flops[-1], *ends]), POINTS)
     rows = each.laws.loss(across)
-    low, high = np.percentile(rows[1:], [2.5, 97.5], axis=0)
+    low, high = np.percentile(rows[1:], ENDS, axis=0)
     return {"flops": across, "loss": rows[0], "low": low, "high": high}
 
 

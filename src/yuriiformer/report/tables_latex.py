@@ -168,9 +168,9 @@ def _cells(each: Outcome, metrics: Sequence[str], bold: dict[str, set[str]]) -> 
             continue
         text = f"{value.mean:.3f}"
         text = rf"\textbf{{{text}}}" if each.arm.slug in bold[metric] else text
-        if value.low is not None:
-            half = (value.high - value.low) / 2
-            short = "$<$.001" if 0 < half < 0.0005 else f"{half:.3f}".removeprefix("0")
+        if value.half is not None:
+            tiny = 0 < value.half < 0.0005
+            short = "$<$.001" if tiny else f"{value.half:.3f}".removeprefix("0")
             text += rf"{{\minor$\pm${short}}}"
         found.append(text)
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from yuriiformer.errors import CheckpointError, RunError
-from yuriiformer.files import claim_folder, lock_file, write_json
+from yuriiformer.files import claim_folder, take_lock, write_json
 from yuriiformer.reading import Each, count, path_text, plain_text, read_object, reason
 from yuriiformer.runs.checkpoint import BEST, FINAL, LAST, Checkpoint, read_checkpoint
 
@@ -91,13 +91,9 @@ class RunFolder:
                 f"{self.path} holds a run already: add --resume to resume it, or choose "
                 "another --out"
             )
-        try:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-            self._lock = lock_file(self.path / ".lock")
-        except OSError as error:
-            raise RunError(f"{self.path} cannot be written: {error}") from None
-        if self._lock is None:
-            raise RunError(f"another process is training into {self.path} right now")
+        busy = f"another process is training into {self.path} right now"
+        self._lock = take_lock(self.path / ".lock", busy)
+        self.checkpoints.mkdir(exist_ok=True)
         self._lock.truncate(0)
         self._lock.write(job.encode())
         self._lock.flush()

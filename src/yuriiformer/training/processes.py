@@ -26,7 +26,7 @@ from yuriiformer.model.device import choose_device
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-Result = TypeVar("Result")
+Found = TypeVar("Found")
 
 TIMEOUT = timedelta(minutes=30)  # rank 0 may verify a large checkpoint while the others wait
 
@@ -113,7 +113,7 @@ class Processes:
         dist.broadcast_object_list(box, src=0, group=self.group)
         return box[0]
 
-    def led(self, work: Callable[[], Result]) -> Result | None:
+    def led(self, work: Callable[[], Found]) -> Found | None:
         """What the leading process's work gives it; to the others, nothing. What it finds wrong is
         raised in all of them, and it is the one to say it."""
         result = None
@@ -131,7 +131,7 @@ class Processes:
             raise problem
         return result
 
-    def together(self, work: Callable[[], Result]) -> Result:
+    def together(self, work: Callable[[], Found]) -> Found:
         """What this process's work gives; if it goes wrong in one of them, it does in all."""
         result, problem = None, None
         try:

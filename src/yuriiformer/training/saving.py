@@ -19,7 +19,7 @@ from yuriiformer.files import in_bytes, remove_folder, write_json
 from yuriiformer.model.files import MODEL, describe_model
 from yuriiformer.model.model import YuriiFormer
 from yuriiformer.model.tensor_files import (
-    describe,
+    describe_tensors,
     local_tensors,
     shard_name,
     whole_name,
@@ -156,7 +156,7 @@ class Saver:
             kind: local_tensors(each, first=processes.leads) if processes.keeps else {}
             for kind, each in tensors.items()
         }
-        rows = {kind: describe(each, processes.shards) for kind, each in tensors.items()}
+        rows = {kind: describe_tensors(each, processes.shards) for kind, each in tensors.items()}
         return Contents(name, own, rows, about, state, size)
 
     def _try(self, contents: Contents) -> None:

@@ -96,7 +96,9 @@ class ResolvedRun:
         }
 
 
-def resolve(config: TrainConfig, data: str | Path, like: ModelConfig | None = None) -> ResolvedRun:
+def resolve_run(
+    config: TrainConfig, data: str | Path, like: ModelConfig | None = None
+) -> ResolvedRun:
     """Open the data, find the processes and the device; whatever cannot work is said here.
 
     ``like`` is the model whose vocabulary the run keeps; if not given, it is the data's.
@@ -165,7 +167,7 @@ def train(
     folder = RunFolder(out)
     resume = resume or (restarted() and folder.begun_by(job()))
     source = find_source(folder, init_from, resume=resume)
-    here = resolve(config, data, vocabulary_of(folder, source, resume=resume))
+    here = resolve_run(config, data, vocabulary_of(folder, source, resume=resume))
     processes = here.processes
     speak = say if processes.leads else lambda text: None
     if config.machine.parallel == "fsdp" and processes.size == 1:

@@ -98,7 +98,7 @@ const depth = (() => {
     page.show(0);
   } else {
     $("toolbar").hidden = true;
-    for (const id of ["text", "prediction", "way", "curves", "maps"])
+    for (const id of ["text", "prediction", "trajectory", "curves", "maps"])
       $(id).replaceChildren($(id).querySelector("h2"), Dom.empty("No text was traced."));
   }
   Dom.theme($("theme"), () => { Charts.renderAll(); page.changed("theme"); });

@@ -16,8 +16,9 @@ const depthData = ({ payload, state, changed }) => {
     log_partition: "log partition of attention", potential: "potential of the MLP",
     log_energy: "log energy of the text", potential_energy: "potential energy of the text",
     length: "length of the move", effective_depth: "effective depth",
-    path_length: "length of the way", path_net: "distance from start to end",
-    path_straightness: "straightness of the way", straightness: "straightness of the way",
+    path_length: "length of the trajectory", path_net: "distance from start to end",
+    path_straightness: "straightness of the trajectory",
+    straightness: "straightness of the trajectory",
     pca: "principal components",
     value_output_attraction: "value–output maps: attraction",
     query_key_attraction: "query–key maps: attraction",
@@ -40,9 +41,9 @@ const depthData = ({ payload, state, changed }) => {
 
   /** What the payload says of a quantity, under its own name, its title or its family's name. */
   function help(name) {
-    const ofWay = name.replace(/^path_/, ""); // steps may have a quantity of that name: not it
+    const ofWhole = name.replace(/^path_/, ""); // steps may have a quantity of that name: not it
     const names = [name, title(name), title(name).replace(/ \(.*/, ""), name.split("_")[0],
-      ...(known("by_step").includes(ofWay) ? [] : [ofWay])];
+      ...(known("by_step").includes(ofWhole) ? [] : [ofWhole])];
     return names.map((key) => terms.get(plain(key))).find((found) => found !== undefined) || "";
   }
 
@@ -129,7 +130,7 @@ const depthData = ({ payload, state, changed }) => {
     return fraction ? state.depth : row(runs[0]);
   }
 
-  /** A quantity of one token: after the last or the chosen layer, or of its whole way. */
+  /** A quantity of one token: after the last or the chosen layer, or of its whole trajectory. */
   function ofToken(run, key, token) {
     const t = text(run), [where, name] = key.split(":");
     if (where === "depth") return t.effective_depth?.[token] ?? null;

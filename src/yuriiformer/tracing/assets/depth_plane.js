@@ -1,4 +1,4 @@
-/* The way through depth: the tokens' states in the plane of two principal components. */
+/* Trajectories through depth: the tokens' states in the plane of two principal components. */
 "use strict";
 
 const depthPlane = (page) => {
@@ -7,11 +7,11 @@ const depthPlane = (page) => {
   const { runs, text, selection, spelled } = data;
   const { niceTicks, tickText, short } = Numbers;
   const EDGE = { left: 58, right: 18, top: 14, bottom: 44 };
-  const FEW = 12; // ways that can carry the names of their tokens
+  const FEW = 12; // trajectories that can carry the names of their tokens
 
   class Plane {
     constructor(host, i) {
-      Object.assign(this, { host, i, run: runs[i], near: null, ways: [] });
+      Object.assign(this, { host, i, run: runs[i], near: null, trajectories: [] });
       this.canvas = el("canvas", { tabindex: 0, role: "img",
         onmousemove: (event) => this.hover(event), onmouseleave: () => this.point(null),
         onblur: () => this.point(null), onkeydown: (event) => this.walk(event) });
@@ -24,12 +24,13 @@ const depthPlane = (page) => {
 
     get pca() { return text(this.run).pca?.[state.plane.kind]; }
 
-    /** The ways of the selected tokens in the chosen two components; not finite: a gap. */
+    /** The trajectories of the selected tokens in the chosen two components; not finite: a gap. */
     gather() {
       const [a, b] = state.plane.pair, { pca } = this, colours = data.colours(this.i);
       const at = (point) => ((point?.[a] ?? null) === null || (point[b] ?? null) === null
         ? null : [point[a], point[b]]);
-      this.ways = pca ? selection(this.i).map((token) => ({ token, colour: colours.get(token),
+      this.trajectories = pca ? selection(this.i).map((token) => ({ token,
+        colour: colours.get(token),
         points: pca.points.map((place) => at(place[token])) })) : [];
       this.near = null;
     }
@@ -37,7 +38,7 @@ const depthPlane = (page) => {
     /** Equal scale on both axes: lengths and angles are those of the plane. */
     fit() {
       let [left, right, low, high] = [Infinity, -Infinity, Infinity, -Infinity];
-      for (const { points } of this.ways)
+      for (const { points } of this.trajectories)
         for (const [x, y] of data.finite(points)) {
           left = Math.min(left, x); right = Math.max(right, x);
           low = Math.min(low, y); high = Math.max(high, y);
@@ -69,14 +70,14 @@ const depthPlane = (page) => {
       ctx.scale(ratio, ratio);
       this.fit();
       this.drawFrame(ctx);
-      const many = this.ways.length > FEW;
-      for (const way of this.ways) this.drawWay(ctx, way, many ? 0.6 : 1);
+      const many = this.trajectories.length > FEW;
+      for (const one of this.trajectories) this.drawTrajectory(ctx, one, many ? 0.6 : 1);
       this.drawNames(ctx);
     }
 
     about() {
       const [a, b] = state.plane.pair;
-      return `Ways of ${this.ways.length} tokens through depth, ${this.run.label}, components `
+      return `Trajectories of ${this.trajectories.length} tokens, ${this.run.label}, components `
         + `${a + 1} and ${b + 1}. The arrow keys walk along them.`;
     }
 
@@ -120,7 +121,7 @@ const depthPlane = (page) => {
     }
 
     /** Up to the chosen layer in full, the rest as a shadow of what is to come. */
-    drawWay(ctx, { points, colour, token }, strength) {
+    drawTrajectory(ctx, { points, colour, token }, strength) {
       const { places } = this.pca, here = state.depth * this.run.n_layer + 1e-9;
       const faint = this.near && this.near.token !== token ? 0.3 : 1;
       // Two parts, each two paths: one stroke and one fill, however many points.
@@ -161,8 +162,8 @@ const depthPlane = (page) => {
     /** Tokens at their last place; layers by number, sparsely, on the few or on the one meant. */
     drawNames(ctx) {
       const { pieces } = text(this.run), here = state.depth * this.run.n_layer + 1e-9;
-      const named = this.near ? this.ways.filter((way) => way.token === this.near.token)
-        : this.ways.length <= FEW ? this.ways : [];
+      const named = this.near ? this.trajectories.filter((one) => one.token === this.near.token)
+        : this.trajectories.length <= FEW ? this.trajectories : [];
       const taken = [];
       Object.assign(ctx, { font: FONT, textAlign: "left", textBaseline: "middle", lineWidth: 3,
         lineJoin: "round", strokeStyle: css("--bg") });
@@ -186,7 +187,7 @@ const depthPlane = (page) => {
       }
     }
 
-    /** Beside the end of a way, ahead of it if there is room; null where all is taken. */
+    /** Beside the end of a trajectory, ahead of it if there is room; null where all is taken. */
     freePlace(points, k, width, taken) {
       const [x, y] = this.toPixel(points[k]), before = points[k - 1] && this.toPixel(points[k - 1]);
       const right = [x + 9, y], left = [x - 9 - width, y], middle = x - width / 2;
@@ -199,7 +200,7 @@ const depthPlane = (page) => {
       return found || null;
     }
 
-    /** The places whose layer is written beside them: some four of a way. */
+    /** The places whose layer is written beside them: some four of a trajectory. */
     numbered() {
       const each = Math.max(1, Math.ceil(this.run.n_layer / 4));
       return this.pca.places.flatMap(({ row }, k) => (row > 0 && row % each === 0 ? [k] : []));
@@ -209,7 +210,7 @@ const depthPlane = (page) => {
 
     hover({ offsetX, offsetY }) { // the nearest place within reach
       let found = null, least = 20 ** 2;
-      for (const { token, points } of this.ways)
+      for (const { token, points } of this.trajectories)
         points.forEach((point, k) => {
           if (!point) return;
           const [x, y] = this.toPixel(point), away = (x - offsetX) ** 2 + (y - offsetY) ** 2;
@@ -228,7 +229,7 @@ const depthPlane = (page) => {
     explain() {
       const { token, k } = this.near, { row, label } = this.pca.places[k];
       const { pieces } = text(this.run);
-      const point = this.ways.find((way) => way.token === token).points[k];
+      const point = this.trajectories.find((one) => one.token === token).points[k];
       const [a, b] = state.plane.pair;
       page.tip.show([el("div", { class: "tip-x" }, `${token + 1} ${spelled(pieces[token])}`),
         el("div", {}, this.placeName(row, label)), el("div", { class: "tip-true" },
@@ -248,9 +249,9 @@ const depthPlane = (page) => {
       const by = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
       if (!(event.key in by) || !this.found) return;
       event.preventDefault();
-      const [way, place] = by[event.key], { ways } = this;
-      const now = this.near ? ways.findIndex(({ token }) => token === this.near.token) : 0;
-      const next = ways[Math.max(0, Math.min(ways.length - 1, now + way))];
+      const [up, place] = by[event.key], { trajectories } = this;
+      const now = this.near ? trajectories.findIndex(({ token }) => token === this.near.token) : 0;
+      const next = trajectories[Math.max(0, Math.min(trajectories.length - 1, now + up))];
       const from = this.near ? this.near.k + place : 0;
       const step = place || 1;
       let k = Math.max(0, Math.min(next.points.length - 1, from));

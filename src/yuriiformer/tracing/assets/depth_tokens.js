@@ -17,10 +17,10 @@ const depthTokens = (page) => {
   function colourings() {
     const layer = data.known("by_layer");
     const of = (where, names) => names.map((name) => [`${where}:${name}`, title(name), help(name)]);
-    const way = [["depth:effective_depth", title("effective_depth"), help("effective_depth")],
+    const whole = [["depth:effective_depth", title("effective_depth"), help("effective_depth")],
       ...of("path", data.known("path").map((name) => `path_${name}`))];
     return [["after the last layer", of("last", layer).filter(([key]) => has(key))],
-      ["of the whole way", way.filter(([key]) => has(key))],
+      ["of the whole trajectory", whole.filter(([key]) => has(key))],
       ["at the chosen layer", of("here", layer)]].filter(([, list]) => list.length);
   }
 

@@ -32,7 +32,7 @@ class Flags:
 
     model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="MODEL")]]
     """A run, a checkpoint, a model folder, an export, a GPT-2; without a run, --data is needed. Of
-    a suite, every run that has finished: those that have all results are skipped."""
+    a suite: every finished run, except those that have all results already."""
     checkpoint: Literal["best", "final", "last"] | None = None
     """Which of a run's checkpoints; the best by validation loss if not given."""
     tasks: tuple[str, ...] = ()

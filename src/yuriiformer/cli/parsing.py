@@ -61,7 +61,8 @@ def parse_flags(
 
 
 def parse_known(prog: str, default: Flags, arguments: list[str]) -> Flags:
-    """The same, whatever else is given: for flags that decide about the others."""
+    """Only the flags of this dataclass, whatever else is given: for those that decide the others'
+    defaults."""
     asked = [word for word in arguments if word not in ("-h", "--help")]
     with _in_one_line():
         known, _ = tyro.cli(

@@ -29,8 +29,9 @@ _GROUPS = {"paper": paper, "controls": controls, "upcycling": upcycling, "furthe
 
 
 def list_rules(json_output: Annotated[bool, tyro.conf.arg(name="json")] = False) -> None:
-    """List all rules: the paper's seventeen, the controls, those to continue a model with, further
-    methods. IMEX has a name for any number of refinements: imex3-attn-mlp, imex4-ln-mlp-attn.
+    """List all rules: the paper's seventeen, the controls, two that continue a trained model,
+    further methods. IMEX has a name for any number of refinements: imex3-attn-mlp,
+    imex4-ln-mlp-attn.
 
     Args:
         json_output: print everything about every rule as JSON.

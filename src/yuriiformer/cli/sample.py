@@ -24,7 +24,7 @@ TOGETHER = 256  # samples at a time: memory grows with them
 
 @dataclass(frozen=True)
 class Flags:
-    """Generate text with a model. What is printed first is the prompt."""
+    """Generate text with a model. The output begins with the prompt."""
 
     model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="MODEL")]]
     """A run, a checkpoint, a model folder, an export, a GPT-2 (folder or hub name)."""

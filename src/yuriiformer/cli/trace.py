@@ -34,7 +34,7 @@ class Flags:
     """Run a trained model on a text and record what happens, layer by layer and token by token:
     norms, cosines and trajectories of the streams, attention's entropy, energies, the
     prediction as it forms. Writes trace.json and depth.html, a page to explore it that needs no
-    network. The model computes what it always does, to the bit."""
+    network. Tracing changes no bit of what the model computes."""
 
     models: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="MODEL")]] = ()
     """A run, a checkpoint, a model folder, an export, a GPT-2; or two, to be set side by side."""

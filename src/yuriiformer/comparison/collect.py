@@ -55,7 +55,7 @@ class Found:
                     f"{other.folder} and {run.folder} are both called {label!r} but have different "
                     "configurations: compare them in suites with different labels"
                 )
-            if other.seed == run.seed:  # the one that is further counts, or else the first
+            if other.seed == run.seed:  # the run with more steps counts, else the first
                 kept, left = (run, other) if run.step > other.step else (other, run)
                 arm.runs[place] = kept
                 self.left_out.append(f"{left.folder} (the same run as {kept.folder})")

@@ -27,7 +27,7 @@ from yuriiformer.training.stop import Stopper
 
 @dataclass(frozen=True)
 class Asked:
-    """What is measured of every run; ``flags`` are those of ``yurii evaluate`` that say it."""
+    """What to measure of every run; ``flags`` ask ``yurii evaluate`` for the same."""
 
     tasks: Sequence[TaskSpec]
     checkpoint: str

@@ -1,5 +1,5 @@
-"""How the loss falls with size: the laws of ladders, and what an arm is worth in the baseline's
-compute.
+"""How the loss falls with size: the laws of ladders, and the compute that the baseline needs to
+reach an arm's loss.
 
 A ladder whose tokens grow with its parameters does not tell the two apart. Then only a law in
 compute is fitted, L = E + A C^-a with a shared E, and it holds along that line. Where parameters
@@ -87,9 +87,9 @@ def fit(fitted: Sequence[Family], *, apart: bool, draws: int, seed: int = 0) -> 
 
 
 def _widened(runs: int, used: int) -> float:
-    """A law goes nearer to its runs than the true one does, and few runs say little of their own
-    spread: by this factor residuals are too small for 95 % intervals (as with Student's t). The
-    runs of the other rules do not help: they share most of their noise."""
+    """The factor by which residuals are too small for 95 % intervals. A fitted law lies closer to
+    its runs than the true law does, and few runs give an uncertain spread (therefore Student's t).
+    The runs of the other rules do not help: they share most of their noise."""
     from scipy import stats  # noqa: PLC0415
 
     free = max(runs - used, 1)

@@ -105,7 +105,8 @@ class Evaluator:
         return str(self.loaded.about.get("checkpoint", "model"))
 
     def validation(self, tell: Callable[[str], Tell] = lambda name: silent) -> Result:
-        """By the paper's protocol and exact. ``tell`` makes, for a name, what hears of progress."""
+        """By the paper's protocol and exact. ``tell(name)`` gives the function that is called with
+        the progress."""
         model, store, context = self.loaded.model, self.store, self.loaded.model.config.context
         settings = self.loaded.saved.get("config", {}).get("validation", {})
         sequences = int(settings.get("eval_sequences", SEQUENCES))

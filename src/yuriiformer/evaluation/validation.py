@@ -169,7 +169,8 @@ def exact_windows(store: TokenStore, context: int) -> Windows:
 
 @contextmanager
 def as_trained(model: YuriiFormer, run: Mapping[str, Any]) -> Iterator[str]:
-    """Compute as the run did, if this is its kind of device; else in float32. Says which.
+    """Compute in the run's precision, if this is the kind of device that it ran on; else in
+    float32. Yields which.
 
     ``run`` is what stands in a run's ``config.json``.
     """

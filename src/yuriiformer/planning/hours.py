@@ -159,8 +159,9 @@ def hours(pace: Pace, mfu: float, timing: Timing | None, against: Against) -> Ho
 def _sent(pace: Pace) -> dict[str, float]:
     """Bytes that a device sends in a step, by what they are.
 
-    To gather or to scatter among n takes (n - 1)/n of the whole, to sum twice as much. A sharded
-    model gathers its blocks twice per micro-batch and its tables once, and scatters its gradients.
+    Gathering and scattering among n devices sends (n - 1)/n of the whole, summing twice as much. A
+    sharded model gathers its blocks twice per micro-batch and its tables once, and scatters its
+    gradients.
     """
     parts, shards = pace.parameters, pace.shards
     copies, times = pace.gpus // shards, math.ceil(pace.own / pace.micro_batch)

@@ -1,4 +1,4 @@
-"""Figures that are kept: one is drawn again only if what it shows has changed, or if its file has.
+"""Figures on the disk: one is drawn again only if its numbers or its file have changed.
 
 ``made.json`` beside the figures says from what each was drawn (a digest) and the SHA-256 of each of
 its files.

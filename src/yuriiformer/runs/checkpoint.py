@@ -57,7 +57,7 @@ class Checkpoint:
 
 @contextmanager
 def saying(folder: Path) -> Iterator[None]:
-    """What keeps a checkpoint from being written, said as a `CheckpointError`."""
+    """Errors of writing a checkpoint become a `CheckpointError`."""
     try:
         yield
     except (OSError, SafetensorError) as error:

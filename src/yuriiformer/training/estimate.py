@@ -27,9 +27,9 @@ from yuriiformer.training.step import build_model
 class MemoryEstimate:
     """The memory of a step as a function of the micro-batch, at any depth in the same time.
 
-    Layers whose program is the same add the same to each peak, in spans of as many as share what
-    they keep: the passes are simulated with few layers and with one span more, and the difference
-    is taken for the others (tests show it exact).
+    Layers with the same program add the same to each peak, span by span (the layers of a span share
+    what they keep). So the passes are simulated with few layers and with one span more, and the
+    difference stands for every further span (tests show that this is exact).
     """
 
     def __init__(
@@ -113,8 +113,8 @@ def fits_whole(config: TrainConfig, dtype: torch.dtype, processes: int, room: fl
 def largest(peak: Callable[[int], float], room: float, most: int, first: int) -> int:
     """The largest whole m from 1 to ``most`` with ``peak(m)`` at most ``room``; 0 if none.
 
-    A straight line through the two nearest points says where to look next; the answer is looked
-    at, and so is the one above it.
+    The next m to try is where a straight line through the two nearest points meets ``room``. The
+    answer has been tried itself, and so has the next larger one.
     """
     points = {most: peak(most)}
     if points[most] <= room:
@@ -144,7 +144,8 @@ def _meeting(points: dict[int, float], room: float) -> int:
 def gathered_bytes(config: TrainConfig, dtype: torch.dtype) -> tuple[float, float, float]:
     """At the three peaks of a micro-batch. In the forward pass: the tables, a block and the next
     one. In the backward pass also the gradients of the block before, as float32 to be summed. After
-    it: those of the tables. A gradient as it comes is part of the passes themselves."""
+    it: those of the tables. A gradient that has just been computed is counted in the passes
+    themselves."""
     with torch.device("meta"):
         model = build_model(config)
     tables = [p for p in model.starts.parameters() if p.ndim > 1]

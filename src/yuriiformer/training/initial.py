@@ -21,7 +21,7 @@ from yuriiformer.runs.metrics import Record
 from yuriiformer.training.journal import Say
 from yuriiformer.training.resume import stored_config
 
-INIT = "init"  # where config.json tells of it
+INIT = "init"  # its entry in config.json
 LOOK = 1_000_000  # tokens of a file that does not say its vocabulary
 CHARACTERS = 1024  # more ids than a vocabulary of characters has
 

@@ -40,7 +40,7 @@ class Listener(Protocol):
 
 
 class Journal:
-    """Of the leading process; the others' has no file and no listeners."""
+    """A run's journal. Only that of the leading process has a file and listeners."""
 
     def __init__(
         self, say: Say, metrics: MetricsFile | None = None, told: Sequence[Listener] = ()

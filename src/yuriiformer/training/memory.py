@@ -1,4 +1,5 @@
-"""Memory of a training step, known without a byte of it: the package's own step on fake tensors.
+"""The memory of a training step, found without allocating any: the package's own step on fake
+tensors.
 
 Every storage is followed from the operation that makes it until it is freed. So the peak is that of
 the code that will run, and stays so when that code changes.
@@ -30,10 +31,10 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Passes:
-    """Bytes of a micro-batch's forward and backward pass. ``kept`` is what the forward pass leaves
-    for the backward pass, the loss's own buffers with it. The peaks hold the weights, and the
-    gradients if those are there from the beginning (``held``): of the forward pass, of the
-    backward pass through the blocks, and through the tables after."""
+    """Bytes of a micro-batch's forward and backward pass. ``kept`` is what the forward pass keeps
+    for the backward pass, with the loss's own buffers. The three peaks are those of the forward
+    pass, of the backward pass through the blocks, and of the backward pass through the tables. They
+    include the weights, and the gradients if these exist from the beginning (``held``)."""
 
     kept: float
     peaks: tuple[float, float, float]
@@ -78,7 +79,7 @@ class StepMemory:
 
     @property
     def gradients(self) -> float:
-        """At the peak: a step's only micro-batch has none before it has been through."""
+        """At the peak: if a step has one micro-batch, there are none before its backward pass."""
         return 0.0 if self.in_passes and not self.passes.held else self.update.gradients
 
     @property
@@ -154,8 +155,8 @@ def _simulated_passes(
 
 
 def update_memory(config: TrainConfig, dtype: torch.dtype) -> Update:
-    """The same as `simulate_update`, put together: rules whose matrices are alike, as nearly all
-    are, share the simulation of what Muon needs besides."""
+    """The same numbers as `simulate_update`. Rules whose matrices have the same shapes, as nearly
+    all do, share one simulation of the temporary buffers."""
     found = count_parameters(config.model, split_fused=config.recipe.split_fused)
     tables = (found.token_table, found.start_tables, found.positions)
     stored = stored_bytes(config)
@@ -171,8 +172,9 @@ _TEMPORARY: dict[Any, float] = {}
 
 
 def simulate_update(config: TrainConfig, dtype: torch.dtype) -> Update:
-    """From the whole gradient to new weights. Of several processes each would orthogonalise a part
-    of Muon's matrices only, and gather the rest: about as much, so that is not told apart."""
+    """From the whole gradient to new weights. Several processes would each orthogonalise a part of
+    Muon's matrices and gather the rest. That takes about as much memory, so it is not simulated
+    apart."""
     with FakeTensorMode(), Watcher() as watcher:
         model = build_model(config)
         weights = watcher.alive

@@ -1,4 +1,4 @@
-"""The processes of a run: who they are, and the little they say to each other.
+"""The processes of a run, and what they exchange.
 
 A single process is a group of one; the same code serves both. Under torchrun each process finds its
 place in the environment.
@@ -106,7 +106,7 @@ class Processes:
             each.copy_(mean.view(each.shape))
 
     def share(self, value: Any) -> Any:
-        """The leading process's value, known to all (plain data)."""
+        """The leading process's value, in every process (plain data)."""
         if self.group is None:
             return value
         box = [value]
@@ -114,8 +114,8 @@ class Processes:
         return box[0]
 
     def led(self, work: Callable[[], Found]) -> Found | None:
-        """What the leading process's work gives it; to the others, nothing. What it finds wrong is
-        raised in all of them, and it is the one to say it."""
+        """Let the leading process do work: its result there, None in the others. If the work fails,
+        all processes raise the error, and only the leading one prints it."""
         result = None
         problem: YuriiError | None = None
         if self.leads:
@@ -132,7 +132,7 @@ class Processes:
         return result
 
     def together(self, work: Callable[[], Found]) -> Found:
-        """What this process's work gives; if it goes wrong in one of them, it does in all."""
+        """Let every process do its own work. If one fails, all of them raise its error."""
         result, problem = None, None
         try:
             result = work()
@@ -145,7 +145,8 @@ class Processes:
         return result  # type: ignore[return-value]
 
     def apart(self) -> Processes:
-        """The same processes with another group to talk in, for a thread beside the training."""
+        """The same processes with another group for their messages, for a thread beside the
+        training."""
         return replace(self, device=torch.device("cpu"), group=_another_group())
 
     def collect(self, value: Any) -> list[Any]:
@@ -157,7 +158,8 @@ class Processes:
         return box
 
     def share_tensors(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
-        """The leading process's tensors, known to all: others need no access to its disk."""
+        """The leading process's tensors, in every process: the others need no access to its
+        disk."""
         given = dict(tensors or {})
         if self.group is None:
             return given

@@ -19,7 +19,7 @@ from yuriiformer.training.state import STATE, versions
 
 MODEL = [each.name for each in fields(ModelConfig)]
 DIVIDED = ("parallel", "shard_group")
-# Of the data, what may differ: the same may have moved, and older runs do not tell their source.
+# What may differ of the data: they may have been moved, and older runs do not record the source.
 TOLD = ("folder", "source", "train_documents", "val_documents")
 
 
@@ -178,5 +178,5 @@ def _short(value: Any) -> str:
 
 
 def stored_config(out: Path) -> TrainConfig:
-    """The configuration that a run was begun with (what it writes as of then)."""
+    """The configuration that a run was begun with."""
     return TrainConfig.from_dict(RunFolder(out).read_config()["config"])

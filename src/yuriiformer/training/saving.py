@@ -46,8 +46,8 @@ Tensors = dict[str, dict[str, Tensor]]  # by kind: the model's, the optimiser's
 
 @dataclass(frozen=True)
 class Contents:
-    """A checkpoint to be written: the tensors that this process writes, which rows of what they
-    are (None: they are whole), and what else it says."""
+    """A checkpoint to be written: the tensors that this process writes, the rows that these are
+    (None: all rows), the entry ``about`` of the manifest, and the state of the run."""
 
     name: str
     tensors: Tensors = field(repr=False)
@@ -147,7 +147,7 @@ class Saver:
         state: dict[str, Any] | None = None,
     ) -> Contents:
         processes = self.processes
-        # Asked here, in the main thread: to look at a sharded model is to change it.
+        # Computed here, in the main thread: reading the tensors of a sharded model changes it.
         size = self.bytes_needed()[0 if state is not None else 1]
         if not processes.sharded:
             whole = {kind: dict(each) for kind, each in tensors.items()}
@@ -160,7 +160,7 @@ class Saver:
         return Contents(name, own, rows, about, state, size)
 
     def _try(self, contents: Contents) -> None:
-        """In a thread, whose problem waits to be asked for."""
+        """In a thread: an error is kept until `finish` raises it."""
         try:
             self._write(contents)
         except Exception as problem:

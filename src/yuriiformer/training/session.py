@@ -99,7 +99,7 @@ class ResolvedRun:
 def resolve_run(
     config: TrainConfig, data: str | Path, like: ModelConfig | None = None
 ) -> ResolvedRun:
-    """Open the data, find the processes and the device; whatever cannot work is said here.
+    """Open the data, find the processes and the device. Whatever cannot work is an error here.
 
     ``like`` is the model whose vocabulary the run keeps; if not given, it is the data's.
     """
@@ -208,7 +208,8 @@ def _take_over(
 
 
 def _loss_before(here: ResolvedRun, source: LoadedModel) -> float | None:
-    """What the run's validation says of the other model (all processes wait for the first)."""
+    """The other model's loss in the run's validation. The leading process computes it, the others
+    wait."""
     windows = source_windows(here.config, here.store, source)
 
     def loss() -> float | None:
@@ -230,8 +231,8 @@ def _begin(
     allow_changed: Sequence[str],
     say: Say,
 ) -> Opened:
-    """Take the folder; the checkpoint to resume from, if there is one. ``told`` is what
-    ``config.json`` tells besides of a run that begins."""
+    """Take the folder; the checkpoint to resume from, if there is one. ``told`` are further entries
+    for the ``config.json`` of a run that begins."""
     here.store.check_unchanged()
     folder.take(resume=resume, job=job())
     costs = here.costs

@@ -111,8 +111,8 @@ def restore(
 ) -> State:
     """Put a run where a checkpoint left it, however many processes wrote it.
 
-    Only the leading process reads, and tells the others. Of a sharded model each process reads its
-    own rows, so all of them must see the folder.
+    Only the leading process reads, and sends what it read to the others. Of a sharded model each
+    process reads its own rows, so all of them must see the folder.
     """
     saved: dict[str, Any] = {}
     if processes.leads:

@@ -41,7 +41,8 @@ class MicroBatch:
 
 
 class Batches:
-    """What a process sees at each step; what all of them see does not depend on their number."""
+    """The batches of one process. All processes together see the same sequences, whatever their
+    number."""
 
     def __init__(self, store: TokenStore, config: TrainConfig, processes: Processes) -> None:
         self.store, self.processes = store, processes

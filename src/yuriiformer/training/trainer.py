@@ -239,8 +239,8 @@ class Trainer:
                 self.journal.say(f"{self.folder.nonfinite_file} could not be written: {error}")
 
     def save(self, *, hard: bool) -> None:
-        """A checkpoint to resume from. If it cannot be written the earlier one stands, and a run in
-        mid-course continues; at the end (``hard``) the error is the run's."""
+        """A checkpoint to resume from. If it cannot be written, the earlier one stays. With
+        ``hard``, as at the end, that ends the run with an error; otherwise the run continues."""
         self._finish_saving()
         try:
             self.saver.writers.led(lambda: self.folder.put_back(self.journal.say))

@@ -149,11 +149,11 @@ const depthLens = (page) => {
     drawChart();
   }
 
-  $("lens-note").replaceChildren("Each column is a selected token, each row a layer: the cell "
-    + "holds the likeliest next token if the model ended there, the likelier the stronger its "
-    + "colour. ", el("span", { class: "key-true" }, "✓"), " it is the true one. ",
-  el("span", { class: "key-settles" }), " from here on the likeliest token stays the final one "
-    + "(the effective depth). Point at a cell, or walk with the arrow keys, for more.");
+  $("lens-note").replaceChildren("A column per selected token, a row per layer. A cell shows the "
+    + "likeliest next token if the model ended there; a stronger colour is a higher probability. ",
+  el("span", { class: "key-true" }, "✓"), ": it is the true next token. ",
+  el("span", { class: "key-settles" }), ": from here on it stays the final one (the effective "
+    + "depth). Point at a cell, or use the arrow keys, for more.");
   charts.lens = new Charts.LineChart($("lens-chart"),
     { height: 300, about: "The prediction's quality over depth" });
   page.on(["text"], () => {

@@ -280,8 +280,7 @@ const depthPlane = (page) => {
       "Ring: the start. Large dot: the chosen layer. Small dots: steps inside a layer.",
       state.plane.kind === "directions" ? "Directions: each state as the final norm sees it."
         : "States as they are, with their lengths.",
-      data.help("pca"),
-      runs.length > 1 ? "The planes are each run’s own." : ""].filter(Boolean).join(" ");
+      data.help("pca")].filter(Boolean).join(" ");
   }
 
   const hosts = runs.map((run) => el("div", { class: "plane" }));

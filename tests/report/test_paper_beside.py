@@ -146,19 +146,18 @@ def test_a_varied_rule(tmp_path, rule):
     assert [item.text for item in table.ours.rows[-1]] == ["Nesterov+Lie–Trotter", "–", "–"]
 
 
-def test_another_size_or_length():
+def test_another_size_or_length(tmp_path):
     """The setting is the whole configuration: another one has no figures at all."""
     config = preset(TINY, "gd-euler")
+    run = run_with(tmp_path / "a", TINY, "gd-euler", papers_row(TINY, "gd-euler"))
+    saved = {"config": config.to_dict(), "data": {**STORIES, "tokenizer": "gpt2"}}
     for change in ({"n_layer": 11}, {"d_model": 96, "n_head": 6}, {"steps": 500}, {"context": 512}):
         assert paper_preset(config.with_(**change)) is None
-        saved = {
-            "config": config.with_(**change).to_dict(),
-            "data": {**STORIES, "tokenizer": "gpt2"},
-        }
-        assert own_setting(saved) is None
-    saved = {"config": config.to_dict(), "data": {**STORIES, "tokenizer": "gpt2"}}
-    assert own_setting(saved) == TINY
-    assert own_setting({**saved, "data": {**STORIES, "source": "tales"}}) is None
+        other = {**saved, "config": config.with_(**change).to_dict()}
+        assert own_setting(replace(run, saved=other)) is None
+    assert own_setting(replace(run, saved=saved)) == TINY
+    elsewhere = {**saved, "data": {**STORIES, "source": "tales"}}
+    assert own_setting(replace(run, saved=elsewhere)) is None
 
 
 def test_runs_of_another_size_are_drawn_with_a_remark(tmp_path):

@@ -9,10 +9,9 @@ import pytest
 
 from tests.comparison.synthetic import arm, falling
 from yuriiformer.comparison.outcomes import compare_arms
-from yuriiformer.display.page import page_html
+from yuriiformer.display.page import for_json, page_html
 from yuriiformer.report.headline import headline
 from yuriiformer.report.payload import PAGE, Extras, payload
-from yuriiformer.report.tables import plain
 
 GD, NESTEROV, POLYAK = "gd-lie-trotter", "nesterov-lie-trotter", "polyak-lie-trotter"
 
@@ -74,8 +73,8 @@ def test_what_is_not_finite_is_null(tmp_path):
     json.dumps(data, allow_nan=False)
     assert data["groups"][0]["arms"][0]["curves"]["val"]["loss"][-1] is None
     numbers = {"a": (float("inf"), np.int64(3), np.float64(1 / 3))}
-    assert plain(numbers, digits=6) == {"a": [None, 3, 0.333333]}
-    assert plain(numbers) == {"a": [None, 3, 1 / 3]}
+    assert for_json(numbers, digits=6) == {"a": [None, 3, 0.333333]}
+    assert for_json(numbers) == {"a": [None, 3, 1 / 3]}
 
 
 def test_samples_commands_and_hostile_labels(tmp_path):

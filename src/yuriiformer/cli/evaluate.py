@@ -159,7 +159,7 @@ def _figures(evaluator: Evaluator) -> Mapping[str, float]:
     best = evaluator.about.get("checkpoint") == BEST
     if not loaded.saved or not best or not is_papers(loaded.rule):
         return {}
-    return paper_downstream(own_setting(loaded.saved), loaded.rule.name) or {}
+    return paper_downstream(own_setting(loaded), loaded.rule.name) or {}
 
 
 class Bar:

@@ -107,7 +107,7 @@ def _out(flags: Flags, first: LoadedModel) -> Path:
 
 
 def _identity(loaded: LoadedModel) -> str:
-    known = loaded.saved.get("data") or loaded.store.identity
+    known = loaded.data or loaded.store.identity
     return json.dumps({key: value for key, value in known.items() if key != "folder"})
 
 

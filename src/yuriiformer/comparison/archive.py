@@ -170,7 +170,7 @@ def begin_from_archive(suite: SuiteFolder, folder: Path, data: Mapping[str, Any]
             for path in (spec.archived, spec.config_file):
                 path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(spec.archived, _bytes(folder, name, each))
-            write_json(spec.config_file, run.saved["config"])
+            write_json(spec.config_file, run.config.to_dict())
     write_json(suite.file, {**definition, "data": dict(data), "commands": []})
 
 

@@ -200,7 +200,7 @@ def _loose(runs: Sequence[Run]) -> Found:
         first = same[0]
         alike = [each[0] for each in kinds.values() if each[0].rule.name == first.rule.name]
         words = [f"{name}={numbers_of(first.config).get(name)}" for name in _varied(alike)]
-        if len({bool(each.saved.get("init")) for each in alike}) > 1 and first.saved.get("init"):
+        if len({each.from_model for each in alike}) > 1 and first.from_model:
             words.append(BEGUN)
         label = ", ".join([first.rule.label, *words])
         for run in same:
@@ -218,7 +218,7 @@ def _varied(runs: Sequence[Run]) -> list[str]:
 def experiment(run: Run) -> str:
     """A hash of what all runs of one arm have in common. Random weights and a trained model's (of
     each seed its own, perhaps) are two experiments."""
-    begun = {"begun": BEGUN} if run.saved.get("init") else {}
+    begun = {"begun": BEGUN} if run.from_model else {}
     return sha256_of_json({"rule": run.rule.to_dict(), **numbers_of(run.config), **begun})
 
 
@@ -228,11 +228,11 @@ def _check_comparable(runs: Sequence[Run]) -> None:
     for run in runs[1:]:
         both = f"{first.folder} and {run.folder} were"
         for key in IDENTITY:
-            one, two = (each.saved["data"].get(key) for each in (first, run))
+            one, two = (each.data.get(key) for each in (first, run))
             if one != two:
                 words = f"{key} {_short(one)} and {_short(two)}"
                 raise RunError(f"{both} trained on different data ({words}): {problem}")
-        one, two = (each.saved["data"].get("texts", {}) for each in (first, run))
+        one, two = (each.data.get("texts", {}) for each in (first, run))
         for name in one.keys() & two.keys():
             if one[name] != two[name]:
                 raise RunError(f"{both} evaluated on other texts called {name!r}: {problem}")

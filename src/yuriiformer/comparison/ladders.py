@@ -69,7 +69,7 @@ def families(comparison: Comparison) -> tuple[list[Family], list[str]]:
     out than kept was not run as a ladder."""
     groups: dict[str, list[Arm]] = {}
     for arm in comparison.arms:
-        if not arm.first.saved.get("init"):
+        if not arm.first.from_model:
             groups.setdefault(_same_rule(arm), []).append(arm)
     found, left_out = [], []
     for arms in groups.values():

@@ -169,7 +169,7 @@ class Comparison:
         """The paper's setting, if its figures belong beside these runs: the data count too."""
         if self.preset is None:
             return None
-        grade = setting_match(self.preset, self.baseline.first.saved).grade
+        grade = setting_match(self.preset, self.baseline.first).grade
         return None if grade == "other" else self.preset
 
     def paper_setting(self, arm: Arm) -> str | None:
@@ -220,7 +220,7 @@ def compare_arms(
         replace(each, difference=replace(each.difference, p_holm=p))
         for each, p in zip(outcomes, holm(ps), strict=True)
     ]
-    papers = match_remark(preset, base.first.saved)
+    papers = match_remark(preset, base.first)
     said = [*remarks, *([papers] if papers else []), *remarks_on(outcomes, metric)]
     verdicts = [] if study is None else judge(study, told)
     return Comparison(name, outcomes, base, preset, said, metric, study, verdicts)
@@ -233,7 +233,7 @@ def same_data(comparisons: Sequence[Comparison]) -> bool:
 
 def data_of(run: Run) -> tuple[Any, ...]:
     """What is equal if two runs have the same data."""
-    return tuple(run.saved["data"].get(key) for key in IDENTITY)
+    return tuple(run.data.get(key) for key in IDENTITY)
 
 
 def only_arms(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[Comparison]:

@@ -9,7 +9,7 @@ that began from a trained model have no figure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ from yuriiformer.training.presets import preset
 
 if TYPE_CHECKING:
     from yuriiformer.comparison.outcomes import Arm, Comparison
+    from yuriiformer.runs.loading import LoadedModel
+    from yuriiformer.runs.run import Run
 
 MARK = "†"
 FOOTNOTE = (
@@ -176,26 +178,26 @@ def _setting(config: TrainConfig) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in FREE}
 
 
-def setting_match(setting: str, saved: Mapping[str, Any]) -> DataMatch:
-    """How far the data of a run (``saved`` is its ``config.json``) are those of a setting."""
-    if saved.get("init"):
+def setting_match(setting: str, run: Run | LoadedModel) -> DataMatch:
+    """How far the data of a run are those of a setting."""
+    if run.from_model:
         return DataMatch("other", "the runs began from a trained model")
-    return match_data(CORPORA[setting.partition("-")[0]], saved["data"])
+    return match_data(CORPORA[setting.partition("-")[0]], run.data)
 
 
-def own_setting(saved: Mapping[str, Any]) -> str | None:
+def own_setting(run: Run | LoadedModel) -> str | None:
     """The setting of the paper whose figures belong beside a run; None if there is none."""
-    setting = paper_preset(TrainConfig.from_dict(saved["config"]))
-    if setting is None or setting_match(setting, saved).grade == "other":
+    setting = paper_preset(TrainConfig.from_dict(run.saved["config"]))
+    if setting is None or setting_match(setting, run).grade == "other":
         return None
     return setting
 
 
-def match_remark(setting: str | None, saved: Mapping[str, Any]) -> str:
+def match_remark(setting: str | None, run: Run) -> str:
     """What a report says of the paper's figures; empty where they belong without any remark."""
     if setting is None:
         return ""
-    found = setting_match(setting, saved)
+    found = setting_match(setting, run)
     if found.grade == "same":
         return ""
     if found.grade == "near":
@@ -206,7 +208,7 @@ def match_remark(setting: str | None, saved: Mapping[str, Any]) -> str:
 def is_papers_arm(arm: Arm) -> bool:
     """Whether an arm is one of the paper's: its rule unvaried, no other setting than the baseline's
     but the machine's, and every run begun from random weights."""
-    begun = not any(run.saved.get("init") for run in arm.runs)
+    begun = not any(run.from_model for run in arm.runs)
     return is_papers(arm.rule) and set(arm.differs) <= MACHINE and begun
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from yuriiformer.display.curves import palette
 from yuriiformer.files import write_text
@@ -69,6 +72,19 @@ def data_json(data: Mapping[str, Any]) -> str:
     whole = {**small, "pool": [list(numbers) for numbers in pool]}
     text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
     return text.replace("<", r"\u003c")
+
+
+def for_json(value: Any, digits: int | None = None) -> Any:
+    """Data for JSON, which has no NaN and no infinity: they become null. With ``digits``, numbers
+    are rounded to that many significant digits."""
+    if isinstance(value, dict):
+        return {key: for_json(each, digits) for key, each in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [for_json(each, digits) for each in value]
+    if isinstance(value, float | np.floating):
+        rounded = float(value if digits is None else f"{value:.{digits}g}")
+        return rounded if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def pooled(data: Any, pool: dict[tuple[int, ...], int]) -> Any:

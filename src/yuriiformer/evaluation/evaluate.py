@@ -95,7 +95,7 @@ class Evaluator:
     @property
     def own_data(self) -> bool:
         """Whether the validation split is the one that the run was judged by."""
-        known = self.loaded.saved.get("data", {})
+        known = self.loaded.data
         own = self.store.identity.get("val_sha256")
         same_hash = None in (own, known.get("val_sha256")) or own == known["val_sha256"]
         return bool(known.get("val_tokens") == len(self.store.val) and same_hash)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from yuriiformer.display.page import for_json
 from yuriiformer.lab.flow import Schedule, damping_of, read_flow, settle
 from yuriiformer.lab.integrator import Integrator, first_velocity, geometry_of, significant
 from yuriiformer.lab.measured import CONSISTENT, EXACT
@@ -36,19 +37,10 @@ def order_results(chosen: Sequence[Rule], options: OrderLab) -> dict[str, Any]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a few numbers at a time: more threads only wait for each other
     try:
-        found = [_finite(measure(rule, problem, options, known)) for rule in chosen]
+        found = [for_json(measure(rule, problem, options, known)) for rule in chosen]
     finally:
         torch.set_num_threads(threads)
     return {"problem": "order", "options": asdict(options), "rules": found}
-
-
-def _finite(value: Any) -> Any:
-    """For JSON: None where a number is not finite."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def measure(

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from yuriiformer.display.page import for_json
 from yuriiformer.errors import ConfigError, whole_number
 from yuriiformer.lab import theory as lab_theory
 from yuriiformer.lab.problems import (
@@ -230,5 +231,5 @@ def _short(value: float, digits: int = 8) -> float:
 
 
 def _numbers(values: Tensor, digits: int = 8) -> list[float | None]:
-    """For JSON: rounded, None for infinities."""
-    return [_short(value, digits) if math.isfinite(value) else None for value in values.tolist()]
+    found: list[float | None] = for_json(values.tolist(), digits)
+    return found

@@ -62,7 +62,7 @@ class Slots:
                 said.append(f"No runs of {setting}.")
                 continue
             comparison = self.filled[setting]
-            papers = match_remark(comparison.preset, comparison.baseline.first.saved)
+            papers = match_remark(comparison.preset, comparison.baseline.first)
             text = papers or self._differs(setting)
             said += [f"{setting}: {text}"] if text else []
         return said
@@ -79,7 +79,7 @@ class Slots:
             for name, (papers, own) in list(found.items())[:NAMED]
         ]
         more = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
-        data = setting_match(setting, run.saved).said
+        data = setting_match(setting, run).said
         told = "; ".join(filter(None, [", ".join([*words, *more]), data]))
         return f"Not the paper's setting, whose values are in brackets: {told}."
 
@@ -92,7 +92,7 @@ def paper_slots(comparisons: Sequence[Comparison]) -> Slots:
         setting = _setting(comparison)
         name = comparison.name or "These runs"
         if setting is None:
-            source = comparison.baseline.first.saved["data"].get("source", "not recorded")
+            source = comparison.baseline.first.data.get("source", "not recorded")
             left.append(f"{name} stand for no setting of the paper (source of the data: {source}).")
         elif setting in found:
             left.append(f"{name}: other runs stand for {setting} already.")
@@ -102,7 +102,7 @@ def paper_slots(comparisons: Sequence[Comparison]) -> Slots:
 
 
 def _setting(comparison: Comparison) -> str | None:
-    data = comparison.baseline.first.saved["data"]
+    data = comparison.baseline.first.data
     source = data.get("source")
     if comparison.preset is not None:
         own = comparison.preset.partition("-")[0]

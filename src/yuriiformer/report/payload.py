@@ -14,7 +14,7 @@ import numpy as np
 
 from yuriiformer.comparison.outcomes import Arm, Comparison, Outcome, same_data
 from yuriiformer.display.curves import smooth, thin
-from yuriiformer.display.page import Page
+from yuriiformer.display.page import Page, for_json
 from yuriiformer.methods.drawing.equations import unicode_equations
 from yuriiformer.methods.drawing.listing import human_count
 from yuriiformer.methods.rule import Rule
@@ -31,7 +31,6 @@ from yuriiformer.report.headline import (
 )
 from yuriiformer.report.results import result_table
 from yuriiformer.report.scaling import scaling_payload, scaling_tables
-from yuriiformer.report.tables import plain
 from yuriiformer.runs.metrics import Curves
 from yuriiformer.runs.run import Run
 
@@ -75,7 +74,7 @@ def payload(comparisons: Sequence[Comparison], extras: Extras) -> dict[str, Any]
         "commands": [{"what": what, "command": text} for what, text in extras.commands],
         "data": _data(comparisons),
     }
-    return dict(plain(page, digits=6))
+    return dict(for_json(page, digits=6))
 
 
 def _subtitle(comparison: Comparison) -> str:
@@ -98,7 +97,7 @@ def _data(comparisons: Sequence[Comparison]) -> list[list[str]]:
 
 
 def data_facts(run: Run) -> list[list[str]]:
-    data = run.saved["data"]
+    data = run.data
     facts = [
         ("folder", data.get("folder")),
         ("tokeniser", data.get("tokenizer")),
@@ -256,7 +255,7 @@ def _facts(each: Outcome) -> list[list[str]]:
 def repeat_command(run: Run) -> str:
     """One run again, from the configuration in its folder."""
     config = run.folder if run.archived else run.folder.resolve() / "config.json"
-    data = run.saved["data"].get("folder", "DATA")
+    data = run.data.get("folder", "DATA")
     words = ["yurii", "train", "--config", str(config), "--data", data]
     return shlex.join([*words, "--out", "again"])
 

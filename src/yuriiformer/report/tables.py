@@ -5,18 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from yuriiformer.comparison.ladders import scaling_data
 from yuriiformer.comparison.outcomes import Comparison, Outcome
 from yuriiformer.comparison.paper import PaperFigure
 from yuriiformer.display.columns import aligned, display_width, printable, shortened
+from yuriiformer.display.page import for_json
 from yuriiformer.report.cells import Cell, Column, ResultTable, paper_figure_of
 from yuriiformer.runs.run import Run
 
@@ -146,7 +144,7 @@ def json_data(comparison: Comparison) -> dict[str, Any]:
         "scaling": None if comparison.scaling is None else scaling_data(comparison.scaling),
         "arms": [_arm(comparison, each) for each in comparison.outcomes],
     }
-    return dict(plain(data))
+    return dict(for_json(data))
 
 
 def json_text(comparisons: Sequence[Comparison]) -> str:
@@ -155,8 +153,8 @@ def json_text(comparisons: Sequence[Comparison]) -> str:
     data = {
         "comparisons": [json_data(each) for each in comparisons],
         "studies": [{"title": each.title, "question": each.question} for each in studies],
-        "hypotheses": plain([v.to_dict() for each in comparisons for v in each.verdicts]),
-        "claims": plain([v.to_dict() for each in comparisons for v in each.claims]),
+        "hypotheses": for_json([v.to_dict() for each in comparisons for v in each.verdicts]),
+        "claims": for_json([v.to_dict() for each in comparisons for v in each.claims]),
     }
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -193,16 +191,3 @@ def _paper(figure: PaperFigure) -> dict[str, Any]:
         else:
             found[metric] = values[0] if values else None
     return found
-
-
-def plain(value: Any, digits: int | None = None) -> Any:
-    """Data for JSON, which has no NaN and no infinity: they become null. With ``digits``, numbers
-    are rounded to that many significant digits."""
-    if isinstance(value, dict):
-        return {key: plain(each, digits) for key, each in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [plain(each, digits) for each in value]
-    if isinstance(value, float | np.floating):
-        rounded = float(value if digits is None else f"{value:.{digits}g}")
-        return rounded if math.isfinite(value) else None
-    return int(value) if isinstance(value, np.integer) else value

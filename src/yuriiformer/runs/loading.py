@@ -7,7 +7,7 @@ folder of Hugging Face's GPT-2, a ``ckpt.pt`` of nanoGPT, or the name of a GPT-2
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -71,6 +71,17 @@ class LoadedModel:
         return None if found[-1] is None else float(found[-1])
 
     @property
+    def data(self) -> Mapping[str, Any]:
+        """What is recorded of the data of its run: folder, counts, hashes, tokeniser, source."""
+        found: Mapping[str, Any] = self.saved.get("data", {})
+        return found
+
+    @property
+    def from_model(self) -> bool:
+        """Whether its run began with the weights of a model."""
+        return bool(self.saved.get("init"))
+
+    @property
     def rule(self) -> Rule:
         return self.model.config.rule
 
@@ -93,7 +104,7 @@ class LoadedModel:
 
     def need_tokenizer(self) -> Tokenizer:
         """The tokeniser; an error says why there is none."""
-        found, name = self.with_model, self.saved.get("data", {}).get("tokenizer")
+        found, name = self.with_model, self.data.get("tokenizer")
         if found is None and name is not None and not needs_file(name):
             found = load_tokenizer(name)
         found = found or self.store.tokenizer()

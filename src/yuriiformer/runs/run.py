@@ -52,6 +52,17 @@ class Run:
     def config(self) -> TrainConfig:
         return TrainConfig.from_dict(self.saved["config"])
 
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What is recorded of its data: folder, counts, hashes, tokeniser, source."""
+        found: Mapping[str, Any] = self.saved["data"]
+        return found
+
+    @property
+    def from_model(self) -> bool:
+        """Whether it began with the weights of a model."""
+        return bool(self.saved.get("init"))
+
     @cached_property
     def rule(self) -> Rule:
         return self.config.model.rule

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from yuriiformer.display.columns import aligned
-from yuriiformer.display.page import Page
+from yuriiformer.display.page import Page, for_json
 from yuriiformer.files import packaged_table
 from yuriiformer.methods.drawing.equations import step_labels, unicode_equations
 from yuriiformer.methods.rule import Rule
@@ -50,15 +50,7 @@ PAGE = Page(room="tracing", body="depth.html", styles=("depth.css",), scripts=tu
 
 def numbers(tensor: Tensor) -> Any:
     """Nested lists, rounded; None where a number is not finite."""
-    if tensor.ndim > 1:
-        return [numbers(part) for part in tensor]
-    return [_round(value) for value in tensor.tolist()]
-
-
-def _round(value: float) -> float | int | None:
-    if isinstance(value, int):
-        return value
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return for_json(tensor.tolist(), DIGITS)
 
 
 def text_data(name: str, trace: Trace, piece: Piece) -> dict[str, Any]:
@@ -86,7 +78,9 @@ def text_data(name: str, trace: Trace, piece: Piece) -> dict[str, Any]:
             kind: {
                 "points": numbers(found.points),
                 "explained": numbers(found.explained),
-                "places": [{"row": _round(row), "step": step} for row, step in trace.places],
+                "places": [
+                    {"row": for_json(row, DIGITS), "step": step} for row, step in trace.places
+                ],
             }
             for kind, found in trace.principal.items()
         },

@@ -56,8 +56,13 @@ def block(work: Path) -> None:
             figure = draw(lay_out(yf.rules[RULE]))
             _enlarge(figure)
             repaint(figure)
-            figure.savefig(IMAGES / f"{name}.svg", bbox_inches="tight", pad_inches=0.05,
-                           transparent=True, metadata={"Date": None})  # fmt: skip
+            figure.savefig(
+                IMAGES / f"{name}.svg",
+                bbox_inches="tight",
+                pad_inches=0.05,
+                transparent=True,
+                metadata={"Date": None},
+            )
 
 
 def _enlarge(figure: Figure) -> None:
@@ -134,8 +139,9 @@ def _suite(work: Path) -> Path:
     """Three rules with three seeds on the embedded corpus; what is finished is not run again."""
     tales, suite = work / "tales", work / "suite"
     if not tales.exists():
-        _yurii("prepare", "tales", "--stories", "4000", "--tokenizer", "bpe:1024",
-               "--out", str(tales))  # fmt: skip
+        _yurii(
+            "prepare", "tales", "--stories", "4000", "--tokenizer", "bpe:1024", "--out", str(tales)
+        )
     _yurii("suite", "--data", str(tales), "--rules", *RULES, *SUITE, "--out", str(suite))
     return suite
 

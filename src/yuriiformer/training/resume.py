@@ -24,7 +24,7 @@ TOLD = ("folder", "source", "train_documents", "val_documents")
 
 
 @dataclass(frozen=True)
-class Opened:
+class ResumePoint:
     """Where a run resumes (None: it begins), and what its ``config.json`` says from then on, if
     that changes: written only once the checkpoint has been loaded."""
 
@@ -34,14 +34,14 @@ class Opened:
 
 def open_run(
     folder: RunFolder, now: dict[str, Any], allow_changed: Sequence[str], say: Say
-) -> Opened:
+) -> ResumePoint:
     """Begin a run's folder, or find where to resume; refuses what would be another run.
 
     ``now`` is what ``config.json`` would say of the run as it is asked for.
     """
     if not folder.exists:
         folder.write_config({**now, "versions": versions()})
-        return Opened()
+        return ResumePoint()
     saved = folder.read_config()
     changes = _changes(saved, now["config"], now["data"])
     _check_changes(folder, changes, allow_changed)
@@ -54,10 +54,10 @@ def open_run(
         _check_edited(folder, saved, checkpoint, allow_changed)
     changes |= elsewhere
     if not changes:
-        return Opened(checkpoint)
+        return ResumePoint(checkpoint)
     step = checkpoint.step if checkpoint else 0
     entry = {"step": step, "fields": {name: list(change) for name, change in changes.items()}}
-    return Opened(checkpoint, {**saved, **now, "changes": [*saved.get("changes", []), entry]})
+    return ResumePoint(checkpoint, {**saved, **now, "changes": [*saved.get("changes", []), entry]})
 
 
 def _check_changes(

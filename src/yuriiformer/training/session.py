@@ -38,7 +38,7 @@ from yuriiformer.training.initial import (
 from yuriiformer.training.journal import Journal, Listener, Say, open_journal, saturated
 from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
-from yuriiformer.training.resume import Opened, check_changed, open_run
+from yuriiformer.training.resume import ResumePoint, check_changed, open_run
 from yuriiformer.training.saving import Saver, check_space
 from yuriiformer.training.sharding import divide, make_model
 from yuriiformer.training.state import State, restore, seed_generators
@@ -183,7 +183,7 @@ def train(
         opened = processes.led(lambda: _begin(here, folder, told, resume, allow_changed, speak))
         model = make_model(here.config, processes, here.dtype)
         initial = None if source is None else _take_over(here, folder, model, source, speak)
-        trainer = _trainer(here, folder, model, opened or Opened(), stopper, speak, listener)
+        trainer = _trainer(here, folder, model, opened or ResumePoint(), stopper, speak, listener)
         with closing(trainer.journal):
             if initial is not None:
                 trainer.journal.told.append(Jump(initial.loss_before, speak))
@@ -230,7 +230,7 @@ def _begin(
     resume: bool,
     allow_changed: Sequence[str],
     say: Say,
-) -> Opened:
+) -> ResumePoint:
     """Take the folder; the checkpoint to resume from, if there is one. ``told`` are further entries
     for the ``config.json`` of a run that begins."""
     here.store.check_unchanged()
@@ -251,7 +251,7 @@ def _trainer(
     here: ResolvedRun,
     folder: RunFolder,
     model: YuriiFormer,
-    opened: Opened,
+    opened: ResumePoint,
     stopper: Stopper,
     say: Say,
     make_listener: MakeListener | None,

@@ -21,7 +21,14 @@ import tyro
 
 from yuriiformer import __version__
 from yuriiformer.config import PARTS, TrainConfig, is_whole
-from yuriiformer.errors import ConfigError, InputError, RuleError, YuriiError, one_line
+from yuriiformer.errors import (
+    ConfigError,
+    InputError,
+    RuleError,
+    YuriiError,
+    did_you_mean,
+    one_line,
+)
 from yuriiformer.files import claim_folder, read_json
 from yuriiformer.methods.references import get_rule
 from yuriiformer.methods.rule import Rule
@@ -43,6 +50,10 @@ def parse_command(
     prog: str, functions: dict[str, Callable[..., Any]], arguments: list[str]
 ) -> None:
     """Run the function that the first word names, with the rest as its arguments."""
+    word = arguments[0] if arguments else "-"
+    if not word.startswith("-") and word not in functions:
+        hint = did_you_mean(word, functions) or f"; known are {', '.join(functions)}"
+        raise YuriiError(f"unknown '{prog} {word}'{hint}; for help, run {prog} --help")
     later = {name: _deferred(function) for name, function in functions.items()}
     with _in_one_line():
         command = tyro.extras.subcommand_cli_from_dict(later, prog=prog, args=arguments)
@@ -107,6 +118,10 @@ def command_here(words: Sequence[str]) -> str:
 
 
 EMPTY = "the path is empty"
+PLAINER = {  # than Python's words in tyro's errors
+    "invalid literal for int() with base 10:": "not a whole number:",
+    "could not convert string to float:": "not a number:",
+}
 
 
 def _path(words: list[str]) -> Path:
@@ -161,10 +176,18 @@ def _unframed(message: str) -> str:
     titles = re.compile(r"^[╭╰].*$|^\s*\S.*\n\s*-{3,}\s*$", re.MULTILINE)
     message = titles.sub("", message, count=0 if "╭" in message else 1)
     words = re.sub(r"[│─]|(?<!\S)-{3,}(?!\S)", " ", message).split()
-    text = " ".join(words)
+    text, *prog = re.split(r" For full helptext, (?:run:?|see) ", " ".join(words))
+    text = text.partition(" Argument helptext:")[0].rstrip(".")
     if EMPTY in text:  # tyro also lists what else it tried
         return f"{text.removeprefix('Error parsing ').split(': ')[0]}: {EMPTY}"
-    return text.replace(" For full helptext, run", "; for help, run").replace("run: ", "run ")
+    for theirs, ours in PLAINER.items():
+        text = text.replace(theirs, ours)
+    unknown = re.match(r"Unrecognized (?:or misplaced )?options: (.*?)(?= [A-Z]|$)", text)
+    if unknown:  # what follows lists similar flags with all of their help
+        given = re.sub(r" \(applied to [^)]*\)", "", unknown[1]).replace(", ", " ")
+        near = sorted(set(re.findall(r" (--[\w.-]+)(?=,| \{?[A-Z])", text[unknown.end() :])))
+        text = f"not understood: {given}" + (f" (similar: {', '.join(near)})" if near else "")
+    return "; for help, run ".join([text, *prog])
 
 
 RULE = ModelConfig().rule.name

@@ -34,10 +34,6 @@ class Traffic:
     other: float  # as the operations stand
     fused: float  # of the other, with the rule's arithmetic fused
 
-    @property
-    def eager(self) -> float:
-        return self.products + self.other
-
 
 def traffic(
     config: ModelConfig, sequences: int, dtype: torch.dtype, stream: torch.dtype = torch.float32

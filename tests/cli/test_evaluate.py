@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +21,7 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.evaluation import evaluate as measuring
 from yuriiformer.evaluation.evaluate import tasks_text
 from yuriiformer.evaluation.local_tasks import PAPER_TASKS
-from yuriiformer.methods.references import get_rule
+from yuriiformer.runs.loading import LoadedModel
 from yuriiformer.training.presets import preset
 from yuriiformer.training.session import train
 
@@ -180,7 +181,8 @@ def test_the_papers_figures_only_beside_its_own_models():
 
     def figures(rule=NESTEROV, checkpoint="best", config=config, **saved):
         saved = {"config": config.to_dict(), "data": data, **saved}
-        loaded = SimpleNamespace(saved=saved, rule=get_rule(rule))
+        small = yf.ModelConfig(rule, n_layer=1, n_head=1, d_model=8, vocab_size=8, context=4)
+        loaded = LoadedModel(Path(), yf.YuriiFormer(small), Path(), saved=saved)
         return evaluate._figures(SimpleNamespace(loaded=loaded, about={"checkpoint": checkpoint}))
 
     assert figures() == paper_downstream("openwebtext-small", NESTEROV)

@@ -35,7 +35,7 @@ class Recipe:
     sequences: int = 480
     """Sequences per step, over all micro-batches and processes."""
     seed: int = 0
-    """Of the initial weights and of the order of the data."""
+    """Seed of the initial weights and of the order of the data."""
     matrices: Matrices = "muon"
     """Optimiser of the matrices that are not embeddings: Muon, or AdamW for everything."""
     muon_lr: float = 0.02
@@ -49,7 +49,7 @@ class Recipe:
     final_lr: float = 0.1
     """Learning rate at the end of the cosine, as a fraction of the peak."""
     weight_decay: float = 0.1
-    """Of embeddings, and of matrices under --matrices adamw; everything else has none."""
+    """Weight decay of embeddings, and of matrices under --matrices adamw; the rest has none."""
     muon_momentum: float = 0.95
     """Momentum of Muon."""
     muon_nesterov: bool = True
@@ -152,9 +152,9 @@ class Machine:
     micro_batch: int = 30
     """Sequences in memory at a time; gradients are accumulated to the whole step."""
     precision: Precision = "auto"
-    """Of oracles and output projection: auto is bfloat16 where the hardware has it."""
+    """Precision of oracles and output projection: auto is bfloat16 where the hardware has it."""
     stream_precision: Literal["float32", "bfloat16"] = "float32"
-    """Of X and V between blocks."""
+    """Precision of X and V between blocks."""
     compile: Compile = "auto"
     """Compile the blocks: auto does on a GPU, and on a CPU with a C++ compiler for long runs."""
     recompute: bool = False
@@ -307,7 +307,7 @@ def _number(part: object, name: str, least: float, below: float = LARGEST_RATE) 
 
 
 def _choices(part: object) -> None:
-    """That each field of a few words is one of them, and that switches and texts are such."""
+    """Check that each field of a few words is one of them, and that switches and texts are such."""
     for name, kind in get_type_hints(type(part)).items():
         value, allowed = getattr(part, name), get_args(kind)
         if get_origin(kind) is Literal and value not in allowed:

@@ -49,8 +49,8 @@ def claim_folder(
     what: str,
     error: type[YuriiError] = RunError,
 ) -> None:
-    """That a command may write into a folder: it is new, empty, or holds ``what`` this program
-    wrote, as ``ours`` recognises it. Anything else is the user's, and stays as it is."""
+    """Check that a command may write into a folder: it is new, empty, or holds ``what`` this
+    program wrote, as ``ours`` recognises it. Anything else is the user's, and stays as it is."""
     try:
         if not os.path.lexists(folder):
             return

@@ -41,7 +41,7 @@ def size(
 
 
 def check_memory(needed: int, what: str) -> None:
-    """That something could ever fit into this machine's memory."""
+    """Check that something could ever fit into this machine's memory."""
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > have:
         raise ConfigError(

@@ -53,9 +53,9 @@ class Flags:
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps."""
     jobs: int = 1
-    """Of a suite: runs at a time, each in a process of its own."""
+    """For a suite: how many runs at a time, each in a process of its own."""
     gpus: str = ""
-    """Of a suite: GPUs to spread the runs over, such as 0,1: each job sees one."""
+    """For a suite: GPUs to spread the runs over, such as 0,1: each job sees one."""
     json: bool = False
     """Print JSON."""
 

@@ -95,7 +95,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Streams that were closed lead nowhere; else the next file opened would take their number."""
+    """Point closed streams to nowhere: otherwise the next file to be opened would take their
+    number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)

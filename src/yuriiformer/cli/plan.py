@@ -40,9 +40,9 @@ class PlannedMachine:
     micro_batch: int = 30
     """Sequences in memory at a time."""
     precision: Precision = "auto"
-    """Of oracles and output projection: auto is bfloat16 where the device has it."""
+    """Precision of oracles and output projection: auto is bfloat16 where the device has it."""
     stream_precision: Literal["float32", "bfloat16"] = "float32"
-    """Of X and V between blocks."""
+    """Precision of X and V between blocks."""
     recompute: bool = False
     """Keep only the streams between blocks and recompute the rest in the backward pass."""
     threads: int | None = None

@@ -44,7 +44,7 @@ class Flags:
     baseline: str | None = None
     """The arm that others are compared with: its label or its rule."""
     title: str | None = None
-    """Of the page; the study's if not given."""
+    """Title of the page; the study's if not given."""
     samples: bool = True
     """Generate text with each arm's first run, for the same prompts."""
     prompt: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -53,9 +53,9 @@ class Flags:
     max_new_tokens: int = 120
     """Longest sample."""
     temperature: float = 0.8
-    """Of the samples; 0 is greedy."""
+    """Temperature of the samples; 0 is greedy."""
     seed: int = 0
-    """Of the samples."""
+    """Seed of the samples."""
     figures: bool = False
     """Also draw the figures as files, for papers and slides; the page shows them without."""
     formats: tuple[Format, ...] = ()
@@ -132,7 +132,7 @@ def _is_report(folder: Path) -> bool:
 
 
 def _samples(flags: Flags, comparisons: Sequence[Comparison]) -> dict[str, Any]:
-    """Of every arm's first run, by its folder."""
+    """Samples of every arm's first run, by its folder."""
     from yuriiformer.comparison.samples import SampleSettings, samples_of, shown
 
     sampling = SampleSettings(

@@ -212,7 +212,7 @@ def _identity(data: Path) -> dict[str, Any]:
 
 
 def _check_texts(data: Path, settings: Sequence[Mapping[str, Any]]) -> None:
-    """That the other texts which runs are evaluated on are there, before any run begins."""
+    """Check that the other texts which runs are evaluated on are there, before any run begins."""
     asked = [Validation(texts=each.get("texts")) for each in settings]
     for name in dict.fromkeys(name for each in asked for name in each.text_names):
         TokenStore.open(data).text_beside(name)
@@ -235,7 +235,7 @@ def _baseline(wanted: str | None, arms: Sequence[ArmSpec], suite: SuiteFolder) -
 
 
 def _threads(flags: Flags) -> int | None:
-    """Of each run; torch's own choice for machines that are not known here."""
+    """Threads of each run; torch's own choice for machines that are not known here."""
     if flags.threads is not None or flags.print_commands:
         return flags.threads
     if flags.executor == "submitit":

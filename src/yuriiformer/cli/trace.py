@@ -44,14 +44,14 @@ class Flags:
     sequences: int = 2
     """How many sequences of the validation split, where no prompt is given."""
     max_tokens: int = 128
-    """Of each sequence of the validation split; a prompt is traced whole."""
+    """Tokens of each sequence of the validation split; a prompt is traced whole."""
     out: Path | None = None
     """Folder for trace.json and depth.html; if not given, 'trace' in the first run's folder, or
     MODEL-trace beside a model without a run."""
     top: int = 5
     """How many of the likeliest next tokens to keep for each token and layer."""
     title: str = "Depth explorer"
-    """Of the page."""
+    """Title of the page."""
     checkpoint: Literal["best", "final", "last"] | None = None
     """Which of a run's checkpoints; the best by validation loss if not given."""
     data: Path | None = None

@@ -197,7 +197,7 @@ def _load(folder: Path) -> dict[str, Any]:
 
 
 def _check_place(path: Path, name: str, listed: Mapping[str, Any]) -> None:
-    """That a run's file is where its name says, and not elsewhere on the machine."""
+    """Check that a run's file is where its name says, and not elsewhere on the machine."""
     own = f"{listed['slug']}/seed-{listed['seed']}"
     if name != own or listed["file"] not in (None, f"runs/{own}{ENDING}"):
         raise RunError(f"{path} is damaged: {name!r:.60} would be read or written elsewhere")

@@ -161,7 +161,8 @@ def _free(groups: dict[str | None, Found], name: str | None, words: str) -> str 
 
 
 def _group_of(groups: dict[str | None, Found], suite: SuiteRecord, apart: bool) -> Found:
-    """That of the suite's preset; kept apart, a group for each data that the preset is run on."""
+    """The group of the suite's preset; kept apart, a group for each data that the preset is run
+    on."""
     preset = suite.definition["preset"]
     own = [data_of(each.run) for each in suite.entries if each.run is not None]
     for group in groups.values():

@@ -59,7 +59,7 @@ class Family:
 
     @property
     def cells(self) -> list[tuple[int, int]]:
-        """Of each run, its place in the ladder and its seed."""
+        """For each run its place in the ladder and its seed."""
         return [(place, seed) for place, each in enumerate(self.rungs) for seed in each.losses]
 
 

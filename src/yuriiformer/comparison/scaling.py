@@ -125,7 +125,7 @@ def _drawn(
 
 
 def _gains(fits: Sequence[Fit]) -> list[Gain]:
-    """Of each rule over the baseline's, at losses that both ladders reach."""
+    """The gain of each rule over the baseline's, at losses that both ladders reach."""
     base = next((each for each in fits if each.family.baseline), None)
     if base is None:
         return []

@@ -33,7 +33,7 @@ class ComputeLaws:
     exponent: Floats
 
     def loss(self, compute: float | Floats) -> Floats:
-        """Of each draw (rows) at each compute (columns)."""
+        """The loss of each draw (rows) at each compute (columns)."""
         logs = np.log(np.asarray(compute, dtype=np.float64))
         falling = _column(self.level, compute) - _column(self.exponent, compute) * logs
         return np.asarray(_column(self.floor, compute) + np.exp(falling))

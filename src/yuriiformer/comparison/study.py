@@ -170,7 +170,7 @@ def _study(path: Path, text: str, data: Mapping[str, Any]) -> Study:
 
 
 def _check_form(data: Mapping[str, Any]) -> None:
-    """That the file has the form of a study, and no key besides."""
+    """Check that the file has the form of a study, and no key besides."""
     if not data.get("arms"):
         raise ConfigError("it has no arms: [[arms]] with a label and a rule")
     wrong = problem_of(data, FORM)

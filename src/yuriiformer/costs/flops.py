@@ -33,7 +33,7 @@ aten = torch.ops.aten
 
 
 def _attention(query: Any, key: Any, value: Any, *rest: Any, **options: Any) -> int:
-    """Of shapes (batch, head, token, width): queries with keys, scores with values."""
+    """From shapes (batch, head, token, width): queries with keys, scores with values."""
     batch, heads, rows, width = query
     return int(2 * batch * heads * rows * key[2] * (width + value[3]))
 

@@ -38,7 +38,7 @@ class Traffic:
 def traffic(
     config: ModelConfig, sequences: int, dtype: torch.dtype, stream: torch.dtype = torch.float32
 ) -> Traffic:
-    """Of one micro-batch of full sequences."""
+    """The traffic of one micro-batch of full sequences."""
     programs = config.rule.programs(config.n_layer)
     products = other = fused = 0.0
     shape = replace(config, n_layer=1, vocab_size=8, valid_vocab=None)
@@ -71,7 +71,7 @@ def _block(
 def _oracle(
     config: ModelConfig, oracle: str, sequences: int, dtype: torch.dtype, stream: torch.dtype
 ) -> int:
-    """Of one call, beside its products of matrices."""
+    """Bytes of one call, beside its products of matrices."""
     with FakeTensorMode():
         module, Y, _ = fake_oracle(config, oracle, sequences, stream)
         upstream = torch.empty_like(Y)

@@ -55,8 +55,8 @@ class TokenStore:
         return cls(folder, arrays[0], arrays[1], meta)
 
     def check_unchanged(self) -> None:
-        """That the token files are those that ``meta.json`` describes. A file that was not touched
-        since its description was written needs no reading."""
+        """Check that the token files are those that ``meta.json`` describes. A file that was not
+        touched since its description was written needs no reading."""
         if self.meta is None:
             return
         try:
@@ -149,7 +149,7 @@ class TokenStore:
         return whole[:, :-1], whole[:, 1:]
 
     def _check_size(self, split: Split, tokens: int) -> None:
-        """That a file was not cut meanwhile: reading beyond its end would end the process."""
+        """Check that a file was not cut meanwhile: reading beyond its end would end the process."""
         path = self.folder / f"{split}.bin"
         try:
             size = path.stat().st_size
@@ -159,7 +159,7 @@ class TokenStore:
             raise DataError(f"{path} was cut while it was in use: {size // 2} of {tokens} tokens")
 
     def check_model(self, vocab_size: int, valid_vocab: int | None = None) -> None:
-        """That a model's vocabulary is this data's."""
+        """Check that a model's vocabulary is this data's."""
         real = valid_vocab if valid_vocab is not None else vocab_size
         if self.meta is not None and real not in (self.vocab_size, self.padded_vocab_size):
             name = self.meta["tokenizer"]["name"]

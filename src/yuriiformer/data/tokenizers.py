@@ -61,7 +61,7 @@ def padded(vocab_size: int) -> int:
 
 
 def check_ids(real: int, tokenizer: Tokenizer) -> None:
-    """That a model with ``real`` ids has those of the tokeniser."""
+    """Check that a model with ``real`` ids has those of the tokeniser."""
     if real not in (tokenizer.vocab_size, padded(tokenizer.vocab_size)):
         raise DataError(
             f"the model has {real} token ids, but the tokeniser {tokenizer.name} has "

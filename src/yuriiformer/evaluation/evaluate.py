@@ -255,7 +255,7 @@ def check_tasks(tasks: Sequence[TaskSpec], data: Path | None) -> None:
 
 
 def _versions() -> Result:
-    """Of what the numbers depend on."""
+    """The versions that the numbers depend on."""
     return {"versions": {"yuriiformer": __version__, "torch": torch.__version__}}
 
 

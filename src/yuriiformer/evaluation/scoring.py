@@ -170,7 +170,7 @@ def _context(
 
 
 def _token_scores(model: YuriiFormer, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each token: its log-probability among the real ids, and whether it is the likeliest."""
+    """For each token its log-probability among the real ids, and whether it is the likeliest."""
     table = model.token_table[: model.config.real_vocab]  # padded ids are never produced
     if bool((targets >= len(table)).any()):
         raise InputError(f"token {int(targets.max())} is not one of the model's {len(table)}")

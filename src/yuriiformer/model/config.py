@@ -23,7 +23,7 @@ WEIGHTS, INDEX = "model.safetensors", "model.index.json"
 
 
 def weights_name(files: Container[str]) -> str:
-    """Of a folder's files, the one whose hash tells which weights these are."""
+    """The file among a folder's whose hash tells which weights these are."""
     return INDEX if INDEX in files else WEIGHTS
 
 

@@ -31,7 +31,7 @@ class BlockKVCache(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """Of one oracle call.
+    """The context of one oracle call.
 
     Args:
         positions: (token,), or (batch, token) where rows differ: the place of each token in its

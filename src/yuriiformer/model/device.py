@@ -20,7 +20,7 @@ LARGEST_INT = 2**31 - 1
 
 
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
-    """The device that a configuration's word means on this machine."""
+    """The device that a name means on this machine."""
     if name == "auto":
         if torch.cuda.is_available():
             return _gpu(local_rank)
@@ -90,7 +90,7 @@ def usable(memory: float) -> float:
 
 
 def machine_memory(limits: tuple[str, ...] = LIMITS, info: str = "/proc/meminfo") -> int:
-    """Of the machine, or of the container that this process is in."""
+    """The memory of the machine, or of the container that this process is in."""
     found = []
     for limit in limits:
         with suppress(OSError, ValueError):  # not there, or "max"

@@ -101,7 +101,7 @@ def _products(X: Tensor, B: Tensor | None = None) -> Tensor:
 
 
 def _gelu(x: Tensor) -> Tensor:
-    """Of x Phi(x), Phi and phi being the normal distribution and density:
+    """The antiderivative of x Phi(x), Phi and phi being the normal distribution and density:
 
     v(x) = ((x² - 1) Phi(x) + x phi(x)) / 2 + 1/4
     """

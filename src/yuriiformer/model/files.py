@@ -143,7 +143,7 @@ def empty_model(config: Any, source: Path) -> YuriiFormer:
 
 
 def check_header(path: Path, own: Mapping[str, Any], prefix: str = "") -> None:
-    """That a safetensors file has the tensors of a model, before any of them is read."""
+    """Check that a safetensors file has the tensors of a model, before any of them is read."""
     shapes = TensorFiles(path.parent, path.stem).shapes
     compare_tensors(path, own, {name.removeprefix(prefix): each for name, each in shapes.items()})
 
@@ -157,7 +157,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def check_weights(path: Path, tensors: Mapping[Any, Any]) -> None:
-    """That tensors are weights: plain, dense, in memory, of one floating-point type."""
+    """Check that tensors are weights: plain, dense, in memory, of one floating-point type."""
     for name, tensor in tensors.items():
         what = _oddity(tensor)
         if what or not isinstance(name, str):
@@ -189,7 +189,7 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
 
 
 def compare_tensors(path: Path, own: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-    """That a file has the tensors of a model, and no others."""
+    """Check that a file has the tensors of a model, and no others."""
     missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
     both = [name for name in own if name in tensors]
     wrong = [name for name in both if tuple(own[name].shape) != tuple(tensors[name].shape)]

@@ -81,7 +81,7 @@ def gpt2_config(data: dict[str, Any], path: Path) -> ModelConfig:
 
 
 def checked_config(source: Path, **values: Any) -> ModelConfig:
-    """Of a plain transformer; an error names the file."""
+    """The configuration of a plain transformer; an error names the file."""
     try:
         return ModelConfig(BASELINE, **values)
     except ConfigError as error:

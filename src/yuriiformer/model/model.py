@@ -49,7 +49,8 @@ class Tables(nn.Module):
 
 
 def _check_size(config: ModelConfig) -> None:
-    """That the largest tensors could fit, unless none are made (the meta device, fake tensors)."""
+    """Check that the largest tensors could fit, unless none are made (the meta device, fake
+    tensors)."""
     probe = torch.empty(0)
     if type(probe) is Tensor and not probe.is_meta:
         numbers = (config.vocab_size + 8 * config.n_layer * config.d_model) * config.d_model

@@ -108,7 +108,7 @@ class TensorFiles:
 
     @cached_property
     def index(self) -> dict[str, Any]:
-        """Of files that are divided."""
+        """The index of files that are divided."""
         found = read_object(self.head, FORM, ModelFileError, FORMAT)
         for name, each in found["tensors"].items():
             rows = [tuple(pair) for pair in each["rows"]]
@@ -121,7 +121,7 @@ class TensorFiles:
 
     @cached_property
     def shapes(self) -> dict[str, TensorShape]:
-        """Of all tensors, without reading them."""
+        """The shapes of all tensors, without reading them."""
         if self.divided:
             tensors = self.index["tensors"]
             return {name: TensorShape(tuple(each["shape"])) for name, each in tensors.items()}
@@ -130,7 +130,7 @@ class TensorFiles:
             return {name: TensorShape(tuple(file.get_slice(name).get_shape())) for name in names}
 
     def check(self) -> None:
-        """That the files are those that the index speaks of."""
+        """Check that the files are those that the index speaks of."""
         for each in self.index["files"] if self.divided else ():
             path = self.folder / each["name"]
             if not path.is_file():

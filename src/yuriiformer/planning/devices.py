@@ -119,7 +119,7 @@ def time_steps(
     place: torch.device = CPU,
     patience: float | None = None,
 ) -> Sequence[Timing | None]:
-    """Of each model, a micro-batch and an update really computed; of none if they do not fit or
+    """Compute a micro-batch and an update of each model, timed; None for all if they do not fit or
     would take long."""
     most = PATIENCE if patience is None else patience
     dtype = device.dtype(configs[0].machine.precision)
@@ -133,7 +133,7 @@ def time_steps(
 
 
 def _expected(config: TrainConfig, micro: int, rate: float) -> float:
-    """Seconds, of both times that it is done."""
+    """The seconds that both rounds would take."""
     work = model_work(config.model, recompute=config.machine.recompute)
     matrices = list(count_parameters(config.model).matrices)
     passes = (work.total.both + work.recomputed) * micro * config.model.context
@@ -143,7 +143,7 @@ def _expected(config: TrainConfig, micro: int, rate: float) -> float:
 def time_step(
     config: TrainConfig, micro_batch: int, dtype: torch.dtype, device: torch.device = CPU
 ) -> Timing:
-    """Of this very model, really trained on random tokens; the better of two."""
+    """Time this model itself, trained on random tokens; the better of two rounds."""
     with _threads(config.machine.threads):
         model = build_model(config, seed=0).to(device)
         optimizer = Optimizer(model, config.recipe, dtype)

@@ -42,7 +42,7 @@ class Pace:
 
     @property
     def muon_flops(self) -> float:
-        """Of one step."""
+        """Muon's products in one step."""
         recipe = self.config.recipe
         return muon_work(list(self.parameters.matrices), recipe.muon_steps) * recipe.uses_muon
 
@@ -161,8 +161,7 @@ def _sent(pace: Pace) -> dict[str, float]:
 
     Gathering and scattering among n devices sends (n - 1)/n of the whole, summing twice as much. A
     sharded model gathers its blocks twice per micro-batch and its tables once, and scatters its
-    gradients.
-    """
+    gradients."""
     parts, shards = pace.parameters, pace.shards
     copies, times = pace.gpus // shards, math.ceil(pace.own / pace.micro_batch)
     trained = FLOAT * (parts.all - parts.frozen)

@@ -170,7 +170,7 @@ def _fields(source: object, names: str) -> dict[str, Any]:
 
 
 def make_plan(config: TrainConfig, where: Circumstances) -> Plan:
-    """Of a run under these circumstances."""
+    """The plan of a run under these circumstances."""
     where.check(config)
     try:
         return _plan(config, where)

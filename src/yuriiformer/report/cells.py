@@ -119,7 +119,7 @@ def number(value: float | None, form: str, help_text: str = "") -> Cell:
 
 
 def beside_baseline(text: str, make: Callable[[Outcome], Cell]) -> MakeCell:
-    """Of an arm beside the baseline; ``text`` is the baseline's own."""
+    """A cell of an arm beside the baseline; ``text`` is the baseline's own."""
 
     def cell(comparison: Comparison, each: Outcome) -> Cell:
         if each.arm.slug != comparison.baseline.slug:

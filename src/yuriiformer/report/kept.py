@@ -79,14 +79,14 @@ def _code() -> str:
 
 
 def comparison_digest(comparison: Comparison) -> str:
-    """Of all that the figures of a comparison show."""
+    """A digest of all that the figures of a comparison show."""
     about = [comparison.name, comparison.baseline.slug, comparison.preset, comparison.metric]
     ranked = [[each.arm.slug, asdict(comparison.primary(each))] for each in comparison.ranked()]
     return sha256_of_json([about, ranked, [arm_digest(arm) for arm in comparison.arms]])
 
 
 def arm_digest(arm: Arm) -> str:
-    """Of an arm's label, rule and settings, and of every number that its runs recorded."""
+    """A digest of an arm's label, rule and settings, and of every number that its runs recorded."""
     told: list[Any] = [arm.label, arm.slug, arm.differs]
     for run in arm.runs:
         curves = run.curves

@@ -86,7 +86,7 @@ def _subtitle(comparison: Comparison) -> str:
 
 
 def _data(comparisons: Sequence[Comparison]) -> list[list[str]]:
-    """Of all, or of each under its name where they differ."""
+    """The data of all comparisons, or of each under its name where they differ."""
     if same_data(comparisons):
         return data_facts(comparisons[0].arms[0].first)
     return [
@@ -185,7 +185,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _curves(runs: Sequence[Run], steps: int) -> dict[str, Any] | None:
-    """Of a run, or means over seeds, at the steps that all of them have."""
+    """Curves of a run, or means over seeds, at the steps that all of them have."""
     begun = [run for run in runs if len(run.curves.step) or len(run.curves.val_step)]
     if not begun:
         return None

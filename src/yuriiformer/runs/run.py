@@ -170,7 +170,7 @@ class Run:
 
     @property
     def flops_a_token(self) -> float | None:
-        """Of training: forward and backward pass, as the run's plan counts them."""
+        """FLOPs per token of training: forward and backward pass, as the run's plan counts them."""
         flops, tokens = self.plan("flops"), self.plan("tokens")
         return None if flops is None or tokens is None else flops / tokens
 

@@ -45,8 +45,8 @@ def angle(a: Tensor, b: Tensor) -> Tensor:
 def travel(
     trajectories: Tensor, layers: Tensor, rows: Tensor
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Of X after each of its updates (place, token, d), made in these ``layers`` (the start's is
-    -1), and of X before and after each layer (row, token, d).
+    """Measure X after each of its updates (place, token, d), made in these ``layers`` (the start's
+    is -1), and of X before and after each layer (row, token, d).
 
     Whole paths: length, net distance, and net/length (1 is straight). By row: the length within
     each layer, and the turn between what the layer did to X and what the one before did.

@@ -219,7 +219,7 @@ def _text(text: Mapping[str, Any], labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _checkpoint(run: Mapping[str, Any]) -> str:
-    """Of a run; a model without one has none."""
+    """The checkpoint of a run; a model without a run has none."""
     return f"{run['checkpoint']}, step {run['step']:,}"
 
 

@@ -206,7 +206,7 @@ def _written_out(model: YuriiFormer, block: Block) -> list[str]:
 
 
 def attention_quantities(scores: Tensor) -> dict[str, Tensor]:
-    """Of scores (head, token, key): the entropy of a token's weights and the log-partition with
+    """From scores (head, token, key): the entropy of a token's weights and the log-partition with
     its keys held fixed, each the mean over heads; ``heads`` holds the entropies themselves."""
     log_z = scores.logsumexp(-1)
     weights = scores.softmax(-1)

@@ -94,7 +94,7 @@ def fill_vocabulary(config: TrainConfig, store: TokenStore) -> TrainConfig:
 
 
 def check_vocabulary(store: TokenStore, source: LoadedModel) -> None:
-    """That the data are in the model's tokens."""
+    """Check that the data are in the model's tokens."""
     has = source.model.config
     try:
         theirs = None if store.meta is None else store.tokenizer()

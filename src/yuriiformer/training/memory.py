@@ -63,7 +63,7 @@ class Update:
 
 @dataclass(frozen=True)
 class StepMemory:
-    """Of one process, in a step that is not the first."""
+    """The memory of one process, in a step that is not the first."""
 
     update: Update
     passes: Passes

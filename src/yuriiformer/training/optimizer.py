@@ -84,7 +84,7 @@ class Optimizer:
         return {name: peak * factor for name, peak in peaks.items()}
 
     def norm(self) -> Tensor:
-        """Of the whole gradient."""
+        """The norm of the whole gradient."""
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         if self.shard_group is None:
             return torch.nn.utils.get_total_norm(gradients)

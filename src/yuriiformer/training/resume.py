@@ -63,7 +63,7 @@ def open_run(
 def _check_changes(
     folder: RunFolder, changes: Mapping[str, tuple[Any, Any]], allow_changed: Sequence[str]
 ) -> None:
-    """That no field differs but those that may; fields of the model never may, because the
+    """Check that no field differs but those that may; fields of the model never may, because the
     checkpoint holds the other model."""
     unwanted = [name for name in changes if name not in allow_changed or name in MODEL]
     if not unwanted:
@@ -82,8 +82,8 @@ def _check_changes(
 def _check_edited(
     folder: RunFolder, saved: dict[str, Any], checkpoint: Checkpoint, allow_changed: Sequence[str]
 ) -> None:
-    """That ``config.json`` says what the checkpoint was trained with. What was changed on purpose
-    since the checkpoint stands in its list of changes."""
+    """Check that ``config.json`` says what the checkpoint was trained with. What was changed on
+    purpose since the checkpoint stands in its list of changes."""
     trained = read_json(checkpoint.folder / STATE).get("config")
     if not isinstance(trained, dict) or not is_whole(trained):
         return
@@ -148,7 +148,7 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tup
 
 
 def check_changed(names: Sequence[str]) -> None:
-    """That each is the name of a field that a run's configuration has."""
+    """Check that each is the name of a field that a run's configuration has."""
     parts = [ModelConfig, *(kind for name, kind in PARTS.items() if name != "output")]
     known = [each.name for kind in parts for each in fields(kind)]
     known += ["train_tokens", "val_tokens", "train_sha256", "val_sha256", "tokenizer"]
@@ -158,7 +158,7 @@ def check_changed(names: Sequence[str]) -> None:
 
 
 def _show(name: str, before: Any, after: Any) -> str:
-    """What changed, in words; of a rule that kept its name, what in it did."""
+    """What changed, in words. For a rule that kept its name, the parts of it that changed."""
     if isinstance(before, dict) and isinstance(after, dict):
         if before.get("name") != after.get("name"):
             return f"{name} {before.get('name')} -> {after.get('name')}"

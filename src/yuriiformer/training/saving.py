@@ -237,8 +237,8 @@ class Saver:
 
 
 def check_space(folder: Path, whole: int, model: int) -> None:
-    """That a run's checkpoints fit: three to resume from (one of them being written), two models
-    and one being written."""
+    """Check that a run's checkpoints fit: three to resume from (one of them being written), two
+    models and one being written."""
     try:
         have = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
         free = shutil.disk_usage(folder).free

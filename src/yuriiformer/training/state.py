@@ -112,8 +112,7 @@ def restore(
     """Put a run where a checkpoint left it, however many processes wrote it.
 
     Only the leading process reads, and sends what it read to the others. Of a sharded model each
-    process reads its own rows, so all of them must see the folder.
-    """
+    process reads its own rows, so all of them must see the folder."""
     saved: dict[str, Any] = {}
     if processes.leads:
         assert checkpoint is not None

@@ -145,7 +145,7 @@ class Trainer:
         return True
 
     def _losses(self, *, last: bool) -> Record | None:
-        """Of a validation; None if some process was asked to stop meanwhile."""
+        """The losses of a validation; None if some process was asked to stop meanwhile."""
         asked = self.config.validation
         found: Record = {}
         for name in ("val_loss", "exact_loss") if last and asked.exact else ("val_loss",):

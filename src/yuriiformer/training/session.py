@@ -183,7 +183,7 @@ def train(
         model = make_model(here.config, processes, here.dtype)
         initial = None if source is None else _take_over(here, folder, model, source, speak)
         trainer = _trainer(here, folder, model, opened or Opened(), stopper, speak, listener)
-        with closing(trainer.journal):
+        with closing(trainer.journal), closing(trainer.saver):
             if initial is not None:
                 trainer.journal.told.append(Jump(initial.loss_before, speak))
                 trainer.save(hard=True)  # from now on the run does not need the other model

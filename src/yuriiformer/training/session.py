@@ -20,9 +20,9 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.model.device import autocast, compute_dtype
+from yuriiformer.model.device import compute_dtype
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.model.takeover import check_fits, take_over
+from yuriiformer.model.takeover import check_fits
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.loading import LoadedModel
 from yuriiformer.training.allocator import keep_freed_memory
@@ -30,10 +30,10 @@ from yuriiformer.training.initial import (
     INIT,
     Initial,
     Jump,
+    begin_from,
     check_vocabulary,
     fill_vocabulary,
     find_source,
-    source_windows,
     vocabulary_of,
 )
 from yuriiformer.training.journal import Journal, Listener, Say, open_journal, saturated
@@ -181,7 +181,7 @@ def train(
             told = {INIT: named}
         opened = processes.led(lambda: _begin(here, folder, told, resume, allow_changed, speak))
         model = make_model(here.config, processes, here.dtype)
-        initial = None if source is None else _take_over(here, folder, model, source, speak)
+        initial = None if source is None else begin_from(here, folder, model, source, speak)
         trainer = _trainer(here, folder, model, opened or Opened(), stopper, speak, listener)
         with closing(trainer.journal), closing(trainer.saver):
             if initial is not None:
@@ -189,36 +189,6 @@ def train(
                 trainer.save(hard=True)  # from now on the run does not need the other model
             outcome = trainer.run()
         return Result(outcome, trainer.state, saturated(model), processes.leads, initial)
-
-
-def _take_over(
-    here: ResolvedRun, folder: RunFolder, model: YuriiFormer, source: LoadedModel, say: Say
-) -> Initial:
-    """Begin with the weights of another model; ``config.json`` and the output say which came."""
-    initial = Initial(str(source.path), take_over(model, source.model), _loss_before(here, source))
-    say(f"weights of {source.path} ({source.rule.name}):")
-    for line in initial.taken_over.lines():
-        say(line)
-    if here.processes.leads:
-        saved = folder.read_config()
-        more = {**initial.taken_over.to_dict(), "loss_before": initial.loss_before}
-        folder.write_config({**saved, INIT: {**saved[INIT], **more}})
-    return initial
-
-
-def _loss_before(here: ResolvedRun, source: LoadedModel) -> float | None:
-    """What the run's validation says of the other model (all processes wait for the first)."""
-    windows = source_windows(here.config, here.store, source)
-
-    def loss() -> float | None:
-        if windows is None:
-            return None
-        device = here.processes.device
-        with autocast(here.dtype, device):
-            return windows.loss(source.model.to(device), batch=here.config.machine.micro_batch).mean
-
-    before: float | None = here.processes.share(here.processes.led(loss))
-    return before
 
 
 def _begin(

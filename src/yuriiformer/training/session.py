@@ -41,7 +41,7 @@ from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
 from yuriiformer.training.resume import Opened, check_changed, open_run
 from yuriiformer.training.saving import Saver, check_space
-from yuriiformer.training.sharding import divide, make_model
+from yuriiformer.training.sharding import divide, make_model, undivided
 from yuriiformer.training.state import State, restore, seed_generators
 from yuriiformer.training.step import Batches
 from yuriiformer.training.stop import Stopper
@@ -169,8 +169,8 @@ def train(
     here = resolve(config, data, vocabulary_of(folder, source, resume=resume))
     processes = here.processes
     speak = say if processes.leads else lambda text: None
-    if config.machine.parallel == "fsdp" and processes.size == 1:
-        speak("note: with one process there is nothing to divide: torchrun starts several")
+    if (why := undivided(config, processes)) is not None:
+        speak(f"note: {why}")
     if source is not None:
         check_vocabulary(here.store, source)
         check_fits(here.config.model, source.model.config)

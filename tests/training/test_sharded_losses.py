@@ -128,6 +128,7 @@ def train_compiled(rank: int, size: int, port: int, data: Path, home: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # each process compiles: 400 s on a machine that was very busy
 def test_compiled_blocks_of_a_divided_model(tmp_path):
     team(2, train_compiled, tales(), tmp_path / "found")
     found = json.loads((tmp_path / "found").read_text())

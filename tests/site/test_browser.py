@@ -326,6 +326,13 @@ def test_a_link_carries_the_rule_and_nothing_in_it_runs(site, visit):
     other = opened(visit, page.url)
     assert other.locator("#equations").input_value() == "X = X + attn(X) + 0.25 * mlp(X)"
     assert other.locator("#declarations").input_value() == "label = '½'"
+    long = "# " + "½" * 200_000  # more than a call has arguments
+    page.locator("#declarations").fill(long)
+    before = page.url
+    page.locator("#share").click()
+    wait(page, f"location.href !== {json.dumps(before)}")
+    _, carried = json.loads(base64.urlsafe_b64decode(page.url.partition("#text=")[2] + "=="))
+    assert carried == long
     evil = "<img src=x onerror=document.title='run'>"
     text = json.dumps(["X = X + attn(X) + mlp(X)", f'label = "{evil}"\nnote = "{evil}"'])
     carried = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")

@@ -241,7 +241,7 @@ const editor = (() => {
   }
 
   // A link carries the rule: by name from the catalogue, or its texts.
-  const encode = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+  const encode = (text) => btoa(Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("")).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
   const decode = (text) => new TextDecoder().decode(bytes(text.replace(/-/g, "+").replace(/_/g, "/")));
 
   function named(name) {

@@ -22,6 +22,7 @@ from yuriiformer.methods.drawing.listing import (
 from yuriiformer.methods.drawing.markup import mathml
 from yuriiformer.methods.drawing.svg import svg_diagram
 from yuriiformer.methods.passes import oracle_calls
+from yuriiformer.methods.references import line_declaring
 from yuriiformer.methods.rule import Rule
 from yuriiformer.reading import MOST_TOML, parse_toml
 
@@ -45,7 +46,7 @@ def answer(
     try:
         rule = read(equations, declarations)
     except RuleError as error:
-        return {"ok": False, **_place(error, declarations)}
+        return {"ok": False, **_place(error, equations, declarations)}
     found = {**shown(rule), **cost(rule, costs), **lab(rule, condition, shifted)}
     return {"ok": True, **found, "borrowed": borrowed(rule)}
 
@@ -69,17 +70,27 @@ def read(equations: str, declarations: str) -> Rule:
 TOML = "declarations"
 
 
-def _place(error: RuleError, declarations: str) -> dict[str, Any]:
+def _place(error: RuleError, equations: str, declarations: str) -> dict[str, Any]:
     """The error as Python has it, and in which box it is to be shown."""
     said = {"message": str(error), "reason": error.reason}
     if error.source == TOML:
         return {**said, "box": "declarations", "line": error.line, "column": error.column}
-    if error.line is None and error.declared is not None:
-        pattern = rf"^[ \t]*{re.escape(error.declared)}[ \t]*="
-        found = list(re.finditer(pattern, declarations, re.MULTILINE))
-        line = declarations.count("\n", 0, found[-1].start()) + 1 if found else None
+    if error.line is not None:
+        return {**said, "box": "equations", "line": error.line, "column": error.column}
+    if error.declared is not None:
+        line = line_declaring(error.declared, declarations)
         return {**said, "box": "declarations", "line": line, "column": 1 if line else None}
-    return {**said, "box": "equations", "line": error.line, "column": error.column}
+    return {**said, "box": _at_fault(error, equations), "line": None, "column": None}
+
+
+def _at_fault(error: RuleError, equations: str) -> str:
+    """Of an error without a place: the equations, if it is theirs without declarations, too."""
+    try:
+        read(equations, "")
+    except RuleError as alone:
+        if alone.reason == error.reason:
+            return "equations"
+    return "declarations"
 
 
 def shown(rule: Rule) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -170,50 +171,66 @@ def results(rule: Rule, measured: Mapping[str, Any]) -> str:
     if own:
         lines.append(
             "From the archives of this project (exact validation loss in nats per token, over the "
-            "whole split; [how to read them](../docs/results.md)). A difference between arms of "
-            "one seed is a lead, not a finding."
+            "whole split; [how to read them](../docs/results.md)). Studies differ in their "
+            "settings: compare within one. One or two seeds give leads, not findings."
         )
-        lines.append(_table(("study", "arm", "seeds", "loss", "lowest – highest"), own))
+        cells = [[_text(cell) for cell in row] for row in own]
+        lines.append(_table(("study", "arm", "seeds", "loss", "lowest – highest"), cells))
     if not lines:
         return "Neither the paper nor an archive of this project has a run of this rule."
     return "\n\n".join(lines)
 
 
 @cache
-def archived() -> dict[str, list[tuple[str, ...]]]:
+def archived(root: Path = ROOT / "results") -> dict[str, list[tuple[str, ...]]]:
     """By rule: a row for each arm of each archive with finished runs, most seeds first.
 
-    Trials of one seed with several settings, such as those of learning rates, are one row.
+    An archive may be incomplete: its rows say how many of the planned seeds it has.
     """
     found: dict[str, list[tuple[str, ...]]] = {}
-    for folder in sorted((ROOT / "results").glob("*/*")):
+    for folder in sorted(root.glob("*/*")):
         if not is_archive(folder):
             continue
-        study = f"{folder.parent.name}/{folder.name}"
+        entries = read_archive(folder).entries
+        planned = Counter(entry.label for entry in entries)
         arms: dict[tuple[str, str], list[float]] = {}
-        for entry in read_archive(folder).entries:
-            if entry.run is not None and entry.run.exact is not None:
-                arms.setdefault((entry.run.rule.name, entry.label), []).append(entry.run.exact)
+        for entry in entries:
+            if entry.run is None or (loss := entry.run.exact) is None:
+                continue
+            rule = entry.run.rule
+            if rules.get(rule.name) == rule:  # not another rule of the same name
+                arms.setdefault((rule.name, entry.label), []).append(loss)
         for name in dict.fromkeys(name for name, _ in arms):
             own = {label: losses for (each, label), losses in arms.items() if each == name}
-            found.setdefault(name, []).extend(_rows(study, own))
-    return {name: sorted(rows, key=lambda row: -int(row[2])) for name, rows in found.items()}
+            study = f"{folder.parent.name}/{folder.name}"
+            found.setdefault(name, []).extend(_rows(study, own, planned))
+    return {name: sorted(rows, key=lambda row: -_seeds(row)) for name, rows in found.items()}
 
 
-def _rows(study: str, arms: Mapping[str, list[float]]) -> list[tuple[str, ...]]:
-    trials = {label: losses[0] for label, losses in arms.items() if len(losses) == 1}
-    rows = [
-        (study, label, str(len(each)), f"{statistics.fmean(each):.4f}",
-         f"{min(each):.4f} – {max(each):.4f}")
-        for label, each in arms.items() if len(each) > 1
-    ]  # fmt: skip
+def _seeds(row: Sequence[str]) -> int:
+    return int(row[2].split()[0])
+
+
+def _rows(
+    study: str, arms: Mapping[str, list[float]], planned: Mapping[str, int]
+) -> list[tuple[str, ...]]:
+    """Arms that are to have one seed only, such as trials of learning rates, are one row."""
+    trials = {label: losses[0] for label, losses in arms.items() if planned[label] == 1}
+    rows = []
+    for label, each in arms.items():
+        if label not in trials:
+            seeds, all_ = len(each), planned[label]
+            count = str(seeds) if seeds == all_ else f"{seeds} of {all_}"
+            rows.append((study, label, count, f"{statistics.fmean(each):.4f}", _spread(each)))
     if trials:
         best = min(trials, key=lambda label: trials[label])
-        several = len(trials) > 1
-        label = f"{best} (the lowest of {len(trials)} arms)" if several else best
-        spread = f"{trials[best]:.4f} – {max(trials.values()):.4f}" if several else "one seed"
-        rows.append((study, label, "1", f"{trials[best]:.4f}", spread))
+        label = f"{best} (the lowest of {len(trials)} arms)" if len(trials) > 1 else best
+        rows.append((study, label, "1", f"{trials[best]:.4f}", _spread(list(trials.values()))))
     return rows
+
+
+def _spread(losses: Sequence[float]) -> str:
+    return f"{min(losses):.4f} – {max(losses):.4f}" if len(losses) > 1 else "–"
 
 
 def catalogue_json() -> str:
@@ -238,7 +255,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _text(text: str) -> str:
     """As Markdown: nothing in it is markup."""
-    for sign in "\\*_[]<`":
+    for sign in "\\*_[]<`|":
         text = text.replace(sign, f"\\{sign}")
     return text
 

@@ -149,6 +149,25 @@ def test_an_error_in_a_declaration_names_its_line(tmp_path):
         yf.load_rule(path)
 
 
+@pytest.mark.parametrize(
+    ("declared", "line"),
+    [
+        ("[coefficients.lam]\nrang = 'unit'", 3),
+        ("[ coefficients . lam ]\nrang = 'unit'", 3),
+        ("coefficients.lam.rang = 'unit'", 3),
+        ("[coefficients]\nother = 1.0\nlam.rang = 'unit'", 5),
+        ("[coefficients]\n'lam' = { rang = 'unit' }", 4),
+        ("coefficients = { lam = { rang = 'unit' } }", None),
+    ],
+)
+def test_every_way_to_declare_is_found(tmp_path, declared, line):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'label = "lam"\nequations = "X = X + lam * attn(X) + mlp(X)"\n{declared}\n')
+    with pytest.raises(RuleError, match="coefficient 'lam': unknown option 'rang'") as caught:
+        yf.load_rule(path)
+    assert caught.value.line == line
+
+
 def test_the_place_is_right_or_said_to_be_within_the_equations(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('note = "X = X + atn(X)"\nequations = "X = X + atn(X)"\n')

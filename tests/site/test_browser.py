@@ -241,6 +241,82 @@ def test_typing(home, visit):
     wait(page, f"document.getElementById('rate').innerText !== {json.dumps(first)}")
 
 
+def test_what_was_typed_is_not_lost(site, visit):
+    """Nor taken for what is shown of an older text."""
+    page = opened(visit, f"{site.as_uri()}/editor.html", permissions=["clipboard-write"])
+    assert page.locator("#older").is_hidden()
+    page.locator("#equations").fill("X = X + attn(X) + 0.25 * mpl(X)")
+    wait(page, "document.getElementById('verdict').dataset.state === 'error'")
+    assert page.locator("#older").is_visible()
+    page.locator("#catalogue").select_option("gd-euler")
+    wait(page, "document.getElementById('verdict').dataset.state === 'ok'")
+    assert page.locator("#older").is_hidden()
+    page.locator("#copy").click()
+    wait(page, "document.getElementById('copied').innerText === 'Copied.'")
+    page.locator("#catalogue").select_option("")
+    assert page.locator("#equations").input_value() == "X = X + attn(X) + 0.25 * mpl(X)"
+    wait(page, "document.getElementById('copied').innerText === ''")
+
+
+CONTRAST = """() => {
+    const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+    const light = (rgb) => rgb.slice(0, 3).map((part) => part / 255)
+        .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, part, place) => sum + part * [0.2126, 0.7152, 0.0722][place], 0);
+    const ground = (element) => {
+        for (let each = element; each; each = each.parentElement) {
+            const found = parts(getComputedStyle(each).backgroundColor);
+            if (found.length === 3 || found[3] === 1) return found;
+        }
+        return [255, 255, 255];
+    };
+    const low = [];
+    for (const element of document.querySelectorAll('article *')) {
+        const own = [...element.childNodes].some((each) => each.nodeType === 3 && each.data.trim());
+        if (!own || element.closest('svg, .headerlink') || !element.checkVisibility()) continue;
+        const [a, b] = [parts(getComputedStyle(element).color), ground(element)].map(light);
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 4.5) low.push([element.outerHTML.slice(0, 80), ratio]);
+    }
+    return low;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["index", "editor", "gallery/gd-euler", "tutorials/look_inside"])
+def test_text_stands_out_from_its_ground(site, visit, name, scheme):
+    page = visit(f"{site.as_uri()}/{name}.html", color_scheme=scheme)
+    if name == "editor":
+        wait(page, ANSWERED)
+    assert page.evaluate(CONTRAST) == []
+
+
+def test_the_editor_by_keyboard(site, visit):
+    """Every control has a name, is reached by Tab in the order of the page, and shows that it is
+    chosen."""
+    page = opened(visit, f"{site.as_uri()}/editor.html")
+    page.locator("#catalogue").focus()
+    reached = []
+    while (found := page.evaluate("document.activeElement.id")) not in reached and found:
+        reached.append(found)
+        style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert style != "none", found
+        page.keyboard.press("Tab")
+    inside = ["catalogue", "share", "equations", "declarations", "condition", "shifted", "toml"]
+    assert [each for each in reached if each in inside] == inside
+    for role, name in (
+        ("combobox", "Begin with"),
+        ("button", "Copy a link to this rule"),
+        ("textbox", "Equations"),
+        ("textbox", "Declarations, as TOML"),
+        ("slider", "condition number κ"),
+        ("checkbox", "the oracles have different minima"),
+        ("button", "Copy the file"),
+        ("img", "Path of X on a quadratic"),
+    ):
+        assert page.locator("#editor").get_by_role(role, name=name).count() == 1, name
+
+
 def test_a_link_carries_the_rule_and_nothing_in_it_runs(site, visit):
     page = opened(visit, f"{site.as_uri()}/editor.html")
     page.locator("#equations").fill("X = X + attn(X) + 0.25 * mlp(X)")
@@ -250,6 +326,13 @@ def test_a_link_carries_the_rule_and_nothing_in_it_runs(site, visit):
     other = opened(visit, page.url)
     assert other.locator("#equations").input_value() == "X = X + attn(X) + 0.25 * mlp(X)"
     assert other.locator("#declarations").input_value() == "label = '½'"
+    long = "# " + "½" * 200_000  # more than a call has arguments
+    page.locator("#declarations").fill(long)
+    before = page.url
+    page.locator("#share").click()
+    wait(page, f"location.href !== {json.dumps(before)}")
+    _, carried = json.loads(base64.urlsafe_b64decode(page.url.partition("#text=")[2] + "=="))
+    assert carried == long
     evil = "<img src=x onerror=document.title='run'>"
     text = json.dumps(["X = X + attn(X) + mlp(X)", f'label = "{evil}"\nnote = "{evil}"'])
     carried = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from xml.etree import ElementTree
 
 import pytest
 
@@ -66,6 +67,61 @@ def test_the_place_of_an_error():
     found = answer("X = X + attn(X) + mlp(X)", f"note = '{'a' * 2**17}'", costs=COSTS)
     assert found["message"] == "declarations: more than 131,072 bytes"
     assert "equations stand" in answer("X = 1", "equations = ''", costs=COSTS)["reason"]
+
+
+@pytest.mark.parametrize(
+    ("equations", "declarations", "box"),
+    [
+        ("", "", "equations"),
+        ("# nothing", "label = 'x'", "equations"),
+        ("X = X + attn(X) + mlp(X)", "label = 3", "declarations"),
+        ("X = X + attn(X) + mlp(X)", "lable = 'x'", "declarations"),
+        ("X = X + attn(X) + mlp(X)", "streams = 3", "declarations"),
+        ("X" * 20_000, "", "equations"),
+    ],
+)
+def test_the_box_of_an_error_without_a_place(equations, declarations, box):
+    found = answer(equations, declarations, costs=COSTS)
+    assert (found["ok"], found["box"], found["line"]) == (False, box, None)
+
+
+HOSTILE = """<img src=x onerror=alert(1)>"'&]]></svg></math><script>1</script>"""
+ACTIVE = {
+    "script",
+    "img",
+    "image",
+    "a",
+    "use",
+    "foreignObject",
+    "iframe",
+    "style",
+    "set",
+    "animate",
+}
+
+
+@pytest.mark.parametrize("key", ["name", "label", "note"])
+def test_what_is_drawn_holds_nothing_that_runs(key):
+    """These three become markup of the page; all else is set as text."""
+    text = "X = X + half * attn(X) + mlp(X) # </svg><script>"
+    declarations = f"{key} = {json.dumps(HOSTILE)}\n[coefficients]\nhalf = 0.5"
+    found = answer(text, declarations, costs=COSTS)
+    assert found["ok"]
+    for part in ("mathml", "svg", "path"):
+        tree = ElementTree.fromstring(found[part])
+        assert not {each.tag.rpartition("}")[2] for each in tree.iter()} & ACTIVE
+        names = {name for each in tree.iter() for name in each.attrib}
+        assert not [name for name in names if name.startswith("on") or "href" in name]
+
+
+def test_a_name_cannot_be_markup():
+    for declarations in (
+        f"[streams]\n{json.dumps(HOSTILE)} = 'zero'",
+        f"[coefficients]\n{json.dumps(HOSTILE)} = 1",
+    ):
+        found = answer("X = X + attn(X) + mlp(X)", declarations, costs=COSTS)
+        assert found["reason"].endswith(("is declared but never read", "never used as one"))
+    assert "this is not an equation" in answer("<b>X</b> = X", costs=COSTS)["reason"]
 
 
 def test_what_the_lab_cannot_do_is_said():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 
 import yuriiformer as yf
 from docs.site import build, gallery, links, reference, tutorials
+from tests.comparison.studies import STUDY, begin, run_all
 from yuriiformer.cli.main import COMMANDS
-from yuriiformer.comparison.archive import is_archive, read_archive
+from yuriiformer.comparison.archive import is_archive, read_archive, read_suite, write_archive
 from yuriiformer.comparison.paper import paper_figure
 from yuriiformer.lab.results import quadratic_results
 
@@ -57,18 +59,48 @@ def test_a_page_of_the_gallery(name):
     assert rate is None or f"| {rate:.4g} |" in page
 
 
+def catalogued(folder):
+    """The finished runs of an archive whose rule is one of the catalogue."""
+    runs = [entry.run for entry in read_archive(folder).entries if entry.run]
+    return [r for r in runs if r.exact is not None and yf.rules.get(r.rule.name) == r.rule]
+
+
+def told(rows):
+    """How many runs the rows of a rule stand for."""
+    several = [re.search(r"lowest of (\d+) arms", row[1]) for row in rows]
+    return sum(
+        int(said[1]) if said else int(row[2].split()[0])
+        for said, row in zip(several, rows, strict=True)
+    )
+
+
 def test_the_gallery_has_every_finished_run_of_the_archives():
     """Trials of one seed are one row, which says how many they are and which was lowest."""
-    counted = 0
-    for folder in sorted((build.ROOT / "results").glob("*/*")):
-        if is_archive(folder):
-            runs = [entry.run for entry in read_archive(folder).entries if entry.run]
-            counted += sum(run.exact is not None for run in runs)
-    rows = [row for rows in gallery.archived().values() for row in rows]
-    several = [re.search(r"lowest of (\d+) arms", row[1]) for row in rows]
-    shown = [int(said[1]) if said else int(row[2]) for row, said in zip(rows, several, strict=True)]
-    assert sum(shown) == counted > 0
-    assert any(several)
+    folders = [path for path in (build.ROOT / "results").glob("*/*") if is_archive(path)]
+    counted = Counter(run.rule.name for folder in folders for run in catalogued(folder))
+    found = gallery.archived()
+    assert {name: told(rows) for name, rows in found.items()} == counted
+    assert any("lowest of" in row[1] for rows in found.values() for row in rows)
+
+
+def test_an_archive_of_a_study_that_is_still_computed(tmp_path):
+    """Some of its seeds, and one arm whose own equations have a name of the catalogue."""
+    suite = begin(tmp_path, STUDY.replace('"own"', '"gd-euler"').replace('"gd"', '"gd | a_b"'))
+    finals = {"gd | a_b": {0: 1.5, 1: 1.6, 2: 1.7}, "momentum": {2: 1.25}, "gd-euler": {0: 1.0}}
+    run_all(suite, finals, exact=True)
+    archive = tmp_path / "results" / "mine" / "half"
+    write_archive(read_suite(suite), archive)
+    (archive.parent / "half-inside").mkdir()
+    assert len(catalogued(archive)) == 4
+    found = gallery.archived(tmp_path / "results")
+    assert found.keys() == {"gd-lie-trotter", "nesterov-lie-trotter"}
+    [whole], [part] = found.values()
+    assert whole[:3] == ("mine/half", "gd | a_b", "3")
+    low, high = (float(loss) for loss in whole[4].split(" – "))
+    assert low < float(whole[3]) < high
+    assert part[:3] == ("mine/half", "momentum", "1 of 3")
+    page = gallery.results(yf.rules["gd-lie-trotter"], found)
+    assert "| mine/half | gd \\| a\\_b | 3 |" in page
 
 
 def test_the_overview_shows_every_rule():

@@ -31,6 +31,7 @@ from tests.training.runs import (
 from tests.training.teams import SignalAt, divided, free_port, take_place, team
 from yuriiformer.cli.main import main
 from yuriiformer.errors import CheckpointError, ModelFileError, RunError
+from yuriiformer.files import read_json
 from yuriiformer.model import tensor_files
 from yuriiformer.model.files import load_model
 from yuriiformer.model.tensor_files import TensorFiles
@@ -187,10 +188,14 @@ def begin_from(rank: int, size: int, port: int, data: Path, model: Path, out: Pa
 
 @pytest.mark.slow
 def test_a_divided_run_begins_from_a_divided_model(tmp_path):
-    """With a longer context: of the positions, the rows that there are come over."""
+    """With a longer context: of the positions, the rows that there are come over. The loss before
+    is that of the other model, divided like this one."""
     team(3, begin_from, tales(), sharded_run(), tmp_path / "many")
     alone = small(steps=3).with_(context=48)
     train(alone, tales(), tmp_path / "one", init_from=sharded_run())
+    told = [read_json(tmp_path / name / "config.json")["init"] for name in ("many", "one")]
+    assert told[0].pop("loss_before") == pytest.approx(told[1].pop("loss_before"), abs=1e-5)
+    assert told[0] == told[1]
     for found, expected in zip(losses(tmp_path / "many"), losses(tmp_path / "one"), strict=True):
         assert found == pytest.approx(expected, abs=1e-5)
 

@@ -58,6 +58,7 @@ const editor = (() => {
   let number = 0;
   let waiting = null; // the question that is being answered
   let next = null; // the newest one after it; older ones are dropped
+  let own = null; // the last text that was not the catalogue's: choosing one of its rules does not lose it
   const promises = new Map();
 
   function bytes(text) {
@@ -150,9 +151,12 @@ const editor = (() => {
 
   function changed() {
     $("kappa").textContent = Number((10 ** Number($("condition").value)).toPrecision(3));
+    $("condition").setAttribute("aria-valuetext", $("kappa").textContent);
     next = question();
     const found = Object.entries(self.YURII_RULES).find(([, each]) => each.equations === next.equations && each.declarations === next.declarations);
     $("catalogue").value = found ? found[0] : "";
+    if (!found) own = next;
+    $("copied").textContent = "";
     if (ready && waiting === null) send();
     else if (worker && !ready) verdict("loading", "Loading Python …");
   }
@@ -185,6 +189,7 @@ const editor = (() => {
     const wrong = answer.ok ? null : answer.box;
     for (const box of ["equations", "declarations"]) $(box).setAttribute("aria-invalid", String(box === wrong));
     $("found").classList.toggle("stale", !answer.ok); // what the last valid text gave stays, greyed
+    $("older").hidden = answer.ok || $("found").hidden;
     $("excerpt").hidden = answer.ok || !answer.line;
     if (answer.ok) {
       const count = (what, many) => `${many} ${what}${many === 1 ? "" : "s"}`;
@@ -236,7 +241,7 @@ const editor = (() => {
   }
 
   // A link carries the rule: by name from the catalogue, or its texts.
-  const encode = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+  const encode = (text) => btoa(Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("")).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
   const decode = (text) => new TextDecoder().decode(bytes(text.replace(/-/g, "+").replace(/_/g, "/")));
 
   function named(name) {
@@ -272,18 +277,23 @@ const editor = (() => {
     const address = `${location.href.split("#")[0]}#text=${encode(JSON.stringify([equations, declarations]))}`;
     location.replace(address);
     await new Promise((done) => setTimeout(done)); // the page has read its new address
+    await copy(address, "shared", "The address of this page now holds the rule.");
+  }
+
+  async function copy(text, place, otherwise) {
     try {
-      await navigator.clipboard.writeText(address);
-      $("shared").textContent = "Copied.";
+      await navigator.clipboard.writeText(text);
+      $(place).textContent = "Copied.";
     } catch {
-      $("shared").textContent = "The address of this page now holds the rule.";
+      $(place).textContent = otherwise;
     }
   }
 
-  for (const name of ["", ...Object.keys(self.YURII_RULES)]) $("catalogue").append(new Option(name || "a rule of the catalogue", name));
-  $("catalogue").addEventListener("change", () => $("catalogue").value && put(self.YURII_RULES[$("catalogue").value]));
+  for (const name of ["", ...Object.keys(self.YURII_RULES)]) $("catalogue").append(new Option(name || "my own text", name));
+  $("catalogue").addEventListener("change", () => put($("catalogue").value ? self.YURII_RULES[$("catalogue").value] : own ?? { equations: "", declarations: "" }));
   for (const id of ["equations", "declarations", "condition", "shifted"]) $(id).addEventListener("input", changed);
   $("share").addEventListener("click", share);
+  $("copy").addEventListener("click", () => copy($("toml").textContent, "copied", "The browser does not allow it: select the text."));
   addEventListener("hashchange", fromAddress);
   put(self.YURII_RULES[start]);
   fromAddress();

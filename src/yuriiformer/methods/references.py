@@ -59,10 +59,8 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
 def _in_file(error: RuleError, path: Path, text: str, equations: object) -> RuleError:
     """The error with its line and column in the file, if they can be found."""
     if error.declared is not None:  # the line that declares the name, after the equations
-        lines = re.compile(rf"^[ \t]*{re.escape(error.declared)}[ \t]*=", re.MULTILINE)
-        found = list(lines.finditer(text))
-        if found:
-            line = text.count("\n", 0, found[-1].start()) + 1
+        line = line_declaring(error.declared, text)
+        if line is not None:
             return error.within(str(path), line, 1)
     if error.line is None or error.column is None or not isinstance(equations, str):
         return error.within(str(path))
@@ -73,6 +71,15 @@ def _in_file(error: RuleError, path: Path, text: str, equations: object) -> Rule
     line = text.count("\n", 0, start) + error.line
     before = start - (text.rfind("\n", 0, start) + 1) if error.line == 1 else 0
     return error.within(str(path), line, error.column + before)
+
+
+def line_declaring(name: str, text: str) -> int | None:
+    """Where TOML declares a stream or coefficient: ``a = 1``, ``a.initial = 1`` or
+    ``[coefficients.a]``, the name perhaps quoted."""
+    within = r"(?:\[?[ \t]*(?:streams|coefficients)[ \t]*\.[ \t]*)?"
+    key = rf"^[ \t]*{within}[\"']?{re.escape(name)}[\"']?[ \t]*[=.\]]"
+    found = list(re.finditer(key, text, re.MULTILINE))
+    return text.count("\n", 0, found[-1].start()) + 1 if found else None
 
 
 def _split(reference: str) -> tuple[str, list[str]]:

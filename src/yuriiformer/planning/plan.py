@@ -46,7 +46,7 @@ class Circumstances:
         if self.gpus < 1:
             raise ConfigError(f"gpus must be at least 1, not {self.gpus}")
         group = config.machine.shard_group
-        if group is not None and self.gpus % group:
+        if group is not None and self.gpus > 1 and self.gpus % group:
             raise ConfigError(f"--shard-group {group} does not divide {self.gpus} GPUs")
         if self.gpus > sequences:
             raise ConfigError(

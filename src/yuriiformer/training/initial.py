@@ -3,23 +3,29 @@ whether the data are in its vocabulary, what came over)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yuriiformer.config import TrainConfig
 from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import GPT2, Tokenizer, padded, same_tokens
 from yuriiformer.errors import ConfigError, RunError
-from yuriiformer.evaluation.validation import Windows, protocol_windows
+from yuriiformer.evaluation.validation import Windows, protocol_windows, total_loss
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.model.takeover import TakenOver
+from yuriiformer.model.device import autocast
+from yuriiformer.model.model import YuriiFormer
+from yuriiformer.model.takeover import TakenOver, take_over
 from yuriiformer.runs.checkpoint import LAST
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.loading import LoadedModel, open_model
 from yuriiformer.runs.metrics import Record
 from yuriiformer.training.journal import Say
 from yuriiformer.training.resume import stored_config
+from yuriiformer.training.sharding import make_model
+
+if TYPE_CHECKING:
+    from yuriiformer.training.session import ResolvedRun
 
 INIT = "init"  # its entry in config.json
 LOOK = 1_000_000  # tokens of a file that does not say its vocabulary
@@ -121,7 +127,7 @@ def _reference(source: LoadedModel, tokenizer: Tokenizer | None) -> str:
     return f"hf:{source.weights.parent}"
 
 
-def source_windows(config: TrainConfig, store: TokenStore, source: LoadedModel) -> Windows | None:
+def _windows(config: TrainConfig, store: TokenStore, source: LoadedModel) -> Windows | None:
     """The run's validation, with the model's own context where that is shorter."""
     if not config.validation.eval_every:
         return None
@@ -156,3 +162,46 @@ class Jump:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def begin_from(
+    here: ResolvedRun, folder: RunFolder, model: YuriiFormer, source: LoadedModel, say: Say
+) -> Initial:
+    """Begin with the weights of another model; ``config.json`` and the output say which came."""
+    initial = Initial(str(source.path), take_over(model, source.model), _loss_before(here, source))
+    say(f"weights of {source.path} ({source.rule.name}):")
+    for line in initial.taken_over.lines():
+        say(line)
+    if here.processes.leads:
+        saved = folder.read_config()
+        more = {**initial.taken_over.to_dict(), "loss_before": initial.loss_before}
+        folder.write_config({**saved, INIT: {**saved[INIT], **more}})
+    return initial
+
+
+def _loss_before(here: ResolvedRun, source: LoadedModel) -> float | None:
+    """What the run's validation says of the other model."""
+    windows, processes = _windows(here.config, here.store, source), here.processes
+    if windows is None:
+        return None
+    if processes.sharded:
+        return _divided_loss(here, source.model, windows)
+
+    def loss() -> float:
+        with autocast(here.dtype, processes.device):
+            model = source.model.to(processes.device)
+            return windows.loss(model, batch=here.config.machine.micro_batch).mean
+
+    before: float = processes.share(processes.led(loss))  # all wait for the first
+    return before
+
+
+def _divided_loss(here: ResolvedRun, source: YuriiFormer, windows: Windows) -> float:
+    """Where no device is to hold a whole model, the other one is divided, too."""
+    model = make_model(replace(here.config, model=source.config), here.processes, here.dtype)
+    take_over(model, source)
+    with autocast(here.dtype, here.processes.device):
+        found = total_loss(model, here.batches.part(windows)[0])
+    assert found is not None  # it is never asked to stop
+    nats, tokens = here.processes.sum([found[0], float(found[1])])
+    return nats / tokens

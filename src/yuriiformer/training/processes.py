@@ -71,14 +71,17 @@ class Processes:
         """The same processes, so many of them sharing a copy of the model (all, if not said).
         Neighbours share one: on several nodes, those of a node."""
         shards = shards or self.size
-        if self.size % shards:
+        if self.group is None or shards == 1:
+            return self
+        return replace(self, shards=shards, mesh=_mesh(self.device.type, self.size, shards))
+
+    def check_shards(self, shards: int | None) -> None:
+        """That so many can share a copy of the model. One process holds it alone in any case."""
+        if shards is not None and self.size > 1 and self.size % shards:
             raise ConfigError(
                 f"--shard-group {shards} does not divide the number of processes ({self.size}): "
                 "each copy of the model needs as many"
             )
-        if self.group is None or shards == 1:
-            return self
-        return replace(self, shards=shards, mesh=_mesh(self.device.type, self.size, shards))
 
     @property
     def leads(self) -> bool:

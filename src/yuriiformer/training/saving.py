@@ -135,6 +135,11 @@ class Saver:
         if problem is not None:
             raise problem
 
+    def close(self) -> None:
+        """However the run ends, a checkpoint that is being written is completed."""
+        if self._thread is not None:
+            self._thread.join()
+
     @property
     def _writes(self) -> bool:
         return self.processes.leads or self.processes.sharded

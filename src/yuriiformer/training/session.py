@@ -20,19 +20,19 @@ from yuriiformer.data.store import TokenStore
 from yuriiformer.data.tokenizers import Tokenizer
 from yuriiformer.errors import ConfigError
 from yuriiformer.model.config import ModelConfig
-from yuriiformer.model.device import autocast, compute_dtype, keep_freed_memory
+from yuriiformer.model.device import compute_dtype, keep_freed_memory
 from yuriiformer.model.model import YuriiFormer
-from yuriiformer.model.takeover import check_fits, take_over
+from yuriiformer.model.takeover import check_fits
 from yuriiformer.runs.folder import RunFolder
 from yuriiformer.runs.loading import LoadedModel
 from yuriiformer.training.initial import (
     INIT,
     Initial,
     Jump,
+    begin_from,
     check_vocabulary,
     fill_vocabulary,
     find_source,
-    source_windows,
     vocabulary_of,
 )
 from yuriiformer.training.journal import Journal, Listener, Say, open_journal, saturated
@@ -40,7 +40,7 @@ from yuriiformer.training.optimizer import Optimizer
 from yuriiformer.training.processes import Processes, find_processes, job, restarted
 from yuriiformer.training.resume import ResumePoint, check_changed, open_run
 from yuriiformer.training.saving import Saver, check_space
-from yuriiformer.training.sharding import divide, make_model
+from yuriiformer.training.sharding import divide, make_model, undivided
 from yuriiformer.training.state import State, restore, seed_generators
 from yuriiformer.training.step import Batches
 from yuriiformer.training.stop import Stopper
@@ -170,8 +170,8 @@ def train(
     here = resolve_run(config, data, vocabulary_of(folder, source, resume=resume))
     processes = here.processes
     speak = say if processes.leads else lambda text: None
-    if config.machine.parallel == "fsdp" and processes.size == 1:
-        speak("note: with one process there is nothing to divide: torchrun starts several")
+    if (why := undivided(config, processes)) is not None:
+        speak(f"note: {why}")
     if source is not None:
         check_vocabulary(here.store, source)
         check_fits(here.config.model, source.model.config)
@@ -182,45 +182,14 @@ def train(
             told = {INIT: named}
         opened = processes.led(lambda: _begin(here, folder, told, resume, allow_changed, speak))
         model = make_model(here.config, processes, here.dtype)
-        initial = None if source is None else _take_over(here, folder, model, source, speak)
+        initial = None if source is None else begin_from(here, folder, model, source, speak)
         trainer = _trainer(here, folder, model, opened or ResumePoint(), stopper, speak, listener)
-        with closing(trainer.journal):
+        with closing(trainer.journal), closing(trainer.saver):
             if initial is not None:
                 trainer.journal.told.append(Jump(initial.loss_before, speak))
                 trainer.save(hard=True)  # from now on the run does not need the other model
             outcome = trainer.run()
         return Result(outcome, trainer.state, saturated(model), processes.leads, initial)
-
-
-def _take_over(
-    here: ResolvedRun, folder: RunFolder, model: YuriiFormer, source: LoadedModel, say: Say
-) -> Initial:
-    """Begin with the weights of another model; ``config.json`` and the output say which came."""
-    initial = Initial(str(source.path), take_over(model, source.model), _loss_before(here, source))
-    say(f"weights of {source.path} ({source.rule.name}):")
-    for line in initial.taken_over.lines():
-        say(line)
-    if here.processes.leads:
-        saved = folder.read_config()
-        more = {**initial.taken_over.to_dict(), "loss_before": initial.loss_before}
-        folder.write_config({**saved, INIT: {**saved[INIT], **more}})
-    return initial
-
-
-def _loss_before(here: ResolvedRun, source: LoadedModel) -> float | None:
-    """The other model's loss in the run's validation. The leading process computes it, the others
-    wait."""
-    windows = source_windows(here.config, here.store, source)
-
-    def loss() -> float | None:
-        if windows is None:
-            return None
-        device = here.processes.device
-        with autocast(here.dtype, device):
-            return windows.loss(source.model.to(device), batch=here.config.machine.micro_batch).mean
-
-    before: float | None = here.processes.share(here.processes.led(loss))
-    return before
 
 
 def _begin(

@@ -33,13 +33,14 @@ from yuriiformer.training.step import build_model
 def divide(config: TrainConfig, processes: Processes) -> Processes:
     """The processes as the configuration has them share the model; where that is left to us, they
     do if it does not fit on each whole."""
-    if config.machine.parallel == "fsdp" or _too_large(config, processes):
+    processes.led(lambda: processes.check_shards(config.machine.shard_group))
+    if processes.size > 1 and (config.machine.parallel == "fsdp" or _too_large(config, processes)):
         return processes.shard(config.machine.shard_group)
     return processes
 
 
 def _too_large(config: TrainConfig, processes: Processes) -> bool:
-    if config.machine.parallel != "auto" or processes.size == 1:
+    if config.machine.parallel != "auto":
         return False
     room = float(device_memory(processes.device))
     if processes.device.type == "cpu":  # all processes of a node are on it
@@ -47,6 +48,18 @@ def _too_large(config: TrainConfig, processes: Processes) -> bool:
     dtype = compute_dtype(config.machine.precision, processes.device)
     fits = processes.led(lambda: fits_whole(config, dtype, processes.size, usable(room)))
     return not processes.share(fits)
+
+
+def undivided(config: TrainConfig, processes: Processes) -> str | None:
+    """Why processes that were asked to share the model do not."""
+    asked = config.machine.parallel == "fsdp" or config.machine.shard_group is not None
+    if processes.sharded or not asked:
+        return None
+    if processes.size == 1:
+        return "with one process there is nothing to divide: torchrun starts several"
+    if config.machine.parallel == "auto":
+        return "each device has room for the whole model: --parallel fsdp divides it all the same"
+    return None
 
 
 def make_model(config: TrainConfig, processes: Processes, dtype: torch.dtype) -> YuriiFormer:

@@ -86,11 +86,16 @@ class Batches:
         )
 
     def validation(self, *, exact: bool, text: str | None = None) -> tuple[Iterator[Batch], int]:
-        """This process's part of the validation (by the protocol, or exact, perhaps on another
-        text) in micro-batches, and how many of them every process has at least."""
+        """This process's part of the validation: by the protocol, or exact, perhaps on another
+        text (see `part`)."""
         store = self.store if text is None else self.texts[text]
         windows = exact_windows(store, self.context) if exact else self.validated
         assert windows is not None
+        return self.part(windows)
+
+    def part(self, windows: Windows) -> tuple[Iterator[Batch], int]:
+        """Of these, what this process reads, in micro-batches, and how many of them every process
+        has at least."""
         rank, size, device = self.processes.rank, self.processes.size, self.processes.device
         common = -(-(len(windows.starts) // size) // self.micro_batch)
         own = windows.batches(self.micro_batch, device, rank, size)

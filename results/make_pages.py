@@ -3,9 +3,9 @@
     python -m results.make_pages            write them into the pages
     python -m results.make_pages --check    say whether the pages have them (the tests do)
 
-A table stands in its page between two comments, ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
-Losses stand nowhere else in a page: `strays` finds those that do. In the words of docs/results.md
-every number is one that `results.tables.facts` computes.
+A table stands in its page between two comments, ``<!-- NAME -->`` and ``<!-- end of NAME -->``;
+how far a study has got stands there too. Losses stand nowhere else in a page: `strays` finds those
+that do. In the words of docs/results.md every number is one that `results.tables.facts` computes.
 """
 
 from __future__ import annotations
@@ -17,57 +17,42 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from results.tables.archives import STUDY
-from results.tables.arms import means_table, seeds_table, verdicts_table
+from results.tables import confirmation, ladder
+from results.tables.arms import seeds_table, verdicts_table
 from results.tables.facts import differences
 from results.tables.rates import best_rates_table, rates_table
 from results.tables.readings import readings_table
+from results.tables.states import first_page, states, studies_table
 from results.tables.upcycling import upcycling_table
-from yuriiformer.comparison.archive import is_archive
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
+LIST = ROOT / "results" / "README.md"
 TUNING = ROOT / "docs" / "finetuning.md"
 
-# What the first page shows of the screening: few rows, as its first two screens are full.
-FIRST = (
-    "gd-lie-trotter",
-    "gd-table",
-    "gd, second embedding injected",
-    "nesterov-lie-trotter",
-    "nesterov-lie-trotter, MLP first, no table",
-    "polyak-lie-trotter",
-    "one-drift, no lookahead",
-)
 TABLES: dict[str, Callable[[], str]] = {
     "best rates": best_rates_table,
     "rates": rates_table,
-    "screening": lambda: seeds_table("screening"),
-    "first page": lambda: seeds_table("screening", FIRST),
+    "screening": partial(seeds_table, "screening"),
+    "screening-adamw": partial(seeds_table, "screening-adamw"),
+    "ideas": partial(seeds_table, "ideas"),
+    "ideas verdicts": partial(verdicts_table, "ideas"),
     "readings": readings_table,
+    "state": partial(states, "confirmation", "ladder"),
+    "confirmation": partial(confirmation.results, "confirmation"),
+    "confirmation verdicts": partial(confirmation.verdicts, "confirmation"),
+    "ladder": partial(ladder.results, "ladder"),
+    "ladder laws": partial(ladder.laws, "ladder"),
+    "ladder rates": partial(ladder.rates_check, "ladder"),
+    "ladder verdicts": partial(confirmation.verdicts, "ladder"),
+    "first page": first_page,
+    "studies": studies_table,
+    "upcycling": upcycling_table,
 }
-PAGES: dict[Path, tuple[str, ...]] = {
-    PAGE: ("best rates", "rates", "screening", "readings"),
-    README: ("first page",),
-}
-for study in ("screening-adamw", "ideas"):
-    if is_archive(STUDY / study):
-        TABLES |= {study: partial(seeds_table, study)}
-        PAGES[PAGE] += (study,)
-if is_archive(STUDY / "ideas"):
-    TABLES |= {"ideas verdicts": partial(verdicts_table, "ideas")}
-    PAGES[PAGE] += ("ideas verdicts",)
-for study in ("confirmation", "ladder"):
-    if is_archive(STUDY / study):
-        TABLES |= {
-            study: partial(means_table, study),
-            f"{study} verdicts": partial(verdicts_table, study),
-        }
-        PAGES[PAGE] += (study, f"{study} verdicts")
-if is_archive(STUDY / "upcycling"):
-    TABLES |= {"upcycling": upcycling_table}
-    PAGES[TUNING] = ("upcycling",)
+ELSEWHERE = {README: ("first page",), LIST: ("studies",), TUNING: ("upcycling",)}
+HERE = tuple(name for name in TABLES if not any(name in names for names in ELSEWHERE.values()))
+PAGES: dict[Path, tuple[str, ...]] = {PAGE: HERE, **ELSEWHERE}
 
 
 def filled(page: str, names: Sequence[str]) -> str:

@@ -196,7 +196,7 @@ def _directed(test: _Test, mean: float) -> tuple[Word, str]:
         return "supported", ""
     if _below(test.p["claim"]):
         return "undecided", f"it is {direction}, but whether by {size:g} is open"
-    return "undecided", "chance explains the difference"
+    return "undecided", "chance can explain the difference"
 
 
 def _equal(test: _Test, mean: float) -> tuple[Word, str]:

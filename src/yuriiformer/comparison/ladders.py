@@ -130,7 +130,8 @@ def refusal(family: Family) -> str:
     if runs < SIZES + 2:
         return f"It has {runs} runs: too few to know how sure its three numbers are."
     means = [rung.mean for rung in family.rungs]
-    falls = np.corrcoef(np.log([rung.flops for rung in family.rungs]), means)[0, 1]
+    with np.errstate(invalid="ignore", divide="ignore"):  # all means may be the same
+        falls = np.corrcoef(np.log([rung.flops for rung in family.rungs]), means)[0, 1]
     if not falls < -0.5:
         return "Its loss does not fall with compute."
     return ""

@@ -190,7 +190,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if asked.draw:
         from results.inside_figures import draw  # noqa: PLC0415
 
-        for path in draw(read_inside(asked.source), asked.target):
+        for path in draw(asked.source, asked.target):
             print(path)
     else:
         print(trace_suite(asked.source, asked.target, asked.arms, asked.seeds, asked.sequences))

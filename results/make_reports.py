@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from results.inside import inside_file, read_inside
+from results.inside import inside_file
 from results.inside_figures import draw
 from yuriiformer.cli.report import run
 from yuriiformer.comparison.archive import is_archive, read_archive
@@ -49,9 +49,7 @@ def make(found: Sequence[Path], pages: Path = PAGES) -> list[Path]:
             continue
         figures = [f"{archive.parent.name}/{archive.name}/report.html"]
         if inside_file(archive).is_file():
-            drawn = draw(
-                read_inside(archive), pages / archive.parent.name / f"{archive.name}-inside"
-            )
+            drawn = draw(archive, pages / archive.parent.name / f"{archive.name}-inside")
             figures += [path.relative_to(pages).as_posix() for path in drawn]
         title, question = (archive.name, "") if study is None else (study.title, study.question)
         entries.append(_entry(title, question, figures))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
-from results import inside, make_reports
+from results import inside, inside_figures, make_reports
 from tests.comparison.studies import begin
 from tests.training.runs import tales
 from yuriiformer.comparison.archive import read_suite, write_archive
@@ -110,6 +111,31 @@ def test_a_changed_file_and_other_runs_are_noticed(home, tmp_path):
         path.write_text(text)
     with pytest.raises(InputError, match="no such runs: none of these"):
         inside.trace_suite(home / "suite", archive, ["none of these"], [], 1)
+
+
+def test_figures_have_the_means_over_seeds(home, monkeypatch):
+    monkeypatch.setattr(inside_figures, "NAMED", ("plain", "momentum"))
+    plain, momentum = arms = inside_figures.arms_of(home / "studies" / "small")
+    assert (plain.table, momentum.table) == (False, True)
+    seeds = {arm.label: [run["straightness"] for run in arm.runs] for arm in arms}
+    means = {label: np.mean(own) for label, own in seeds.items()}
+    [axes] = inside_figures.dots(arms, "straightness").axes
+    told = [text.get_text() for text in axes.texts]
+    assert sorted(told[:2], reverse=True) == told[:2]  # the highest first
+    assert set(told[:2]) == {f"{mean:.2f}" for mean in means.values()}
+    assert f"with momentum: {means['momentum']:.2f}" in told
+    assert f"without momentum: {means['plain']:.2f}" in told
+    drawn = {line.get_xdata()[0]: line for line in axes.lines if line.get_marker() == "o"}
+    assert drawn[means["plain"]].get_markerfacecolor() == "white"
+    assert drawn[means["momentum"]].get_markerfacecolor() == momentum.colour
+
+    figure = inside_figures.lines(arms, "turning")
+    for arm, line in zip(arms, figure.axes[0].lines, strict=True):
+        rows = np.array([run["turning"][2:] for run in arm.runs], dtype=float)
+        assert list(line.get_ydata()) == pytest.approx(list(rows.mean(axis=0)))
+        assert line.get_color() == arm.colour
+    figure = inside_figures.panels(arms, "norms", inside_figures.STREAMS, "")
+    assert [len(axes.lines) for axes in figure.axes] == [2, 1]  # V is of momentum alone
 
 
 def test_pages_and_figures_of_every_archive(home, tmp_path):

@@ -112,28 +112,38 @@ def trace_suite(
     if missing or not chosen:
         raise InputError(f"{suite} has no such runs: {', '.join(sorted(missing)) or 'none chosen'}")
     runs = traced_before(archive, sequences)
+    order = {(each.label, each.seed): place for place, each in enumerate(record.entries)}
     for each in chosen:
         at, run = (each.label, each.seed), each.run
         if at in runs or run is None or not run.finished or run.archived:
             continue  # measured before, or there is no model to trace
-        if at not in known or run.exact != known[at].exact:
-            raise RunError(f"{each.label}, seed {each.seed}: {archive} and {suite} have no one run")
+        if at not in known:
+            print(f"{each.label}, seed {each.seed} is not in {archive} yet: left for later")
+            continue
+        if run.exact != known[at].exact:
+            raise RunError(
+                f"{each.label}, seed {each.seed}: {archive} has another run than {suite}"
+            )
         print(f"{each.label}, seed {each.seed}", flush=True)
         numbers = trace_run(run.folder, sequences, data)
         runs[at] = {"arm": each.label, "seed": each.seed, "loss": run.exact, **numbers}
+        _write(
+            archive, sequences, known[at], [runs[at] for at in sorted(runs, key=order.__getitem__)]
+        )
     if not runs:
         raise RunError(f"{suite} has no finished run that could be traced")
-    first = known[next(iter(runs))]
-    order = {(each.label, each.seed): place for place, each in enumerate(record.entries)}
+    return inside_file(archive)
+
+
+def _write(archive: Path, sequences: int, first: Run, runs: list[dict[str, Any]]) -> None:
     content = {
         "sequences": sequences,
         "tokens": sequences * first.config.model.context,
         "val_sha256": first.saved["data"]["val_sha256"],
-        "runs": [runs[at] for at in sorted(runs, key=order.__getitem__)],
+        "runs": runs,
     }
-    path = inside_file(archive)
-    write_json(path, {"format": FORMAT, "sha256": sha256_of_json(content), **content})
-    return path
+    data = {"format": FORMAT, "sha256": sha256_of_json(content), **content}
+    write_json(inside_file(archive), data)
 
 
 def traced_before(archive: Path, sequences: int) -> dict[tuple[str, int], dict[str, Any]]:

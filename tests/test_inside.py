@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from results import inside, inside_figures, make_reports
 from tests.comparison.studies import begin
 from tests.training.runs import tales
 from yuriiformer.comparison.archive import read_suite, write_archive
+from yuriiformer.comparison.folder import SuiteFolder
 from yuriiformer.config import TrainConfig
 from yuriiformer.errors import InputError, RunError
 from yuriiformer.training.session import train
@@ -95,6 +97,18 @@ def test_a_study_is_traced_while_it_grows(home):
         for folder in gone:
             folder.with_name("away").rename(folder)
     assert path.read_bytes() == whole
+
+
+def test_a_run_that_the_archive_lacks_is_left_for_later(home, tmp_path, capsys):
+    """A study may go on between its archive and its traces."""
+    record = read_suite(SuiteFolder(home / "suite"))
+    write_archive(replace(record, entries=record.entries[:3]), tmp_path / "less")
+    inside.main([str(home / "suite"), str(tmp_path / "less"), "--sequences", "1"])
+    traced = [(each["arm"], each["seed"]) for each in inside.read_inside(tmp_path / "less")["runs"]]
+    assert traced == [(each.label, each.seed) for each in record.entries[:3]]
+    [last] = record.entries[3:]
+    left = f"{last.label}, seed {last.seed} is not in {tmp_path / 'less'} yet: left for later"
+    assert left in capsys.readouterr().out
 
 
 def test_a_changed_file_and_other_runs_are_noticed(home, tmp_path):

@@ -18,10 +18,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from results.inside import archived, by_arm, read_inside
+from results.looks import GROUPS, colour_of, has_table
 from yuriiformer.comparison.archive import read_archive
 from yuriiformer.display.colours import INK
 from yuriiformer.display.columns import printable
-from yuriiformer.display.curves import BASELINE_COLOUR, COLOURS, Floats
+from yuriiformer.display.curves import Floats
 from yuriiformer.display.figures import (
     WIDTH,
     legend,
@@ -33,7 +34,6 @@ from yuriiformer.methods.rule import Rule
 
 # Of each group, the first is drawn solid and the second dashed.
 NAMED = ("gd-lie-trotter", "gd-table", "nesterov-lie-trotter", "one-drift, no lookahead")
-GROUPS = {True: ("with momentum", COLOURS[3]), False: ("without momentum", BASELINE_COLOUR)}
 DOTS = {
     "straightness": (
         "How straight is a token's path through the model?",
@@ -71,7 +71,7 @@ class Arm:
 
     @property
     def colour(self) -> str:
-        return GROUPS[self.rule.uses_velocity][1]
+        return colour_of(self.rule)
 
     @property
     def named(self) -> bool:
@@ -79,8 +79,7 @@ class Arm:
 
     @property
     def table(self) -> bool:
-        """Whether a stream beside X begins with a table of its own."""
-        return any(start == "tables" for name, start in self.rule.streams.items() if name != "X")
+        return has_table(self.rule)
 
     def values(self, *path: str) -> Floats | None:
         """A row for each seed; None if the arm does not have it."""

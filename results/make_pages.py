@@ -3,9 +3,10 @@
     python -m results.make_pages            write them into the pages
     python -m results.make_pages --check    say whether the pages have them (the tests do)
 
-A table stands in its page between two comments, ``<!-- NAME -->`` and ``<!-- end of NAME -->``;
-how far a study has got stands there too. Losses stand nowhere else in a page: `strays` finds those
-that do. In the words of docs/results.md every number is one that `results.tables.facts` computes.
+A table stands in its page between two comments, ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
+How far a study has got stands there too; a confirmation that is complete also has a picture. Losses
+stand nowhere else in a page: `strays` finds those that do. In the words of docs/results.md every
+number is one that `results.tables.facts` computes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from results import picture
 from results.tables import confirmation, ladder
+from results.tables.archives import progress
 from results.tables.arms import seeds_table, verdicts_table
 from results.tables.facts import differences
 from results.tables.rates import best_rates_table, rates_table
@@ -30,6 +33,7 @@ PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
 LIST = ROOT / "results" / "README.md"
 TUNING = ROOT / "docs" / "finetuning.md"
+PICTURE = ROOT / "docs" / "images" / "confirmation.svg"
 
 TABLES: dict[str, Callable[[], str]] = {
     "best rates": best_rates_table,
@@ -74,6 +78,13 @@ def strays(page: str) -> list[str]:
     return re.findall(r"(?<![\w.])\d{1,2}\.\d{3,}", prose)
 
 
+def picture_is_right(name: str | Path = "confirmation", path: Path = PICTURE) -> bool:
+    """Whether the picture is of the archive; before that is complete there is none."""
+    if not progress(name).complete:
+        return not path.exists()
+    return path.is_file() and path.read_text(encoding="utf-8").endswith(picture.identity(name))
+
+
 def outside(path: Path, page: str) -> list[str]:
     """What is wrong with a page outside its tables."""
     if path == PAGE:
@@ -86,6 +97,11 @@ def main() -> int:
     options.add_argument("--check", action="store_true")
     check = options.parse_args().check
     failed = False
+    if not check and progress("confirmation").complete:
+        picture.write("confirmation", PICTURE)
+    if not picture_is_right():
+        print(f"{PICTURE.name} is not of the archive", file=sys.stderr)
+        failed = True
     for path, names in PAGES.items():
         page = path.read_text(encoding="utf-8")
         wrong = outside(path, page)

@@ -26,6 +26,7 @@ def test_the_pages_are_what_the_archives_say():
         page = path.read_text(encoding="utf-8")
         assert pages.filled(page, names) == page, "run: python -m results.make_pages"
         assert pages.outside(path, page) == []
+    assert pages.picture_is_right(), "run: python -m results.make_pages"
 
 
 @pytest.mark.parametrize("name", ["PAGE", "README"])

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from results import make_pages as pages
+from results import picture
 from results.tables import confirmation, ladder, states
 from results.tables.archives import STUDY, progress
+from results.tables.arms import comparison
 from tests.comparison.studies import begin
 from tests.comparison.synthetic import falling, plan, write_run
 from yuriiformer.comparison.archive import read_suite, write_archive
@@ -181,6 +183,21 @@ def test_pages_can_hold_it_in_every_state(whole, monkeypatch):
         page = pages.filled(path.read_text(encoding="utf-8"), names)
         assert "| momentum |" in page
         assert pages.outside(path, page) == []
+
+
+def test_the_picture_has_the_numbers_of_the_table(whole, tmp_path):
+    [axes] = picture.draw(comparison(whole)).axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["momentum", "table", "gd"]
+    dots = [line.get_xydata()[0] for line in axes.lines if line.get_marker() == "o"]
+    assert np.allclose(dots, [(-0.11, 0), (-0.03, 1), (0, 2)])
+    ends = [tuple(line.get_xdata()) for line in axes.lines if line.get_linewidth() == 1.6]
+    assert np.allclose(ends, [(-0.1348, -0.0852), (-0.0548, -0.0052)], atol=5e-5)
+    path = picture.write(whole, tmp_path / "confirmation.svg")
+    assert pages.picture_is_right(whole, path)
+    path.write_text(path.read_text().replace("of the archive ", "of the archive 0"))
+    assert not pages.picture_is_right(whole, path)
+    (tmp_path / "small.toml").write_text(SMALL)  # nothing has run of it
+    assert not pages.picture_is_right(tmp_path / "small", path)
 
 
 # Of each rule of the ladder: by how much it needs less compute than gradient descent.

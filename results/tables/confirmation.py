@@ -80,6 +80,12 @@ def beside(arm: Arm, baseline: Arm, metric: str) -> str:
     return interval(found.mean, found.low, found.high)
 
 
+def shown(folder: str) -> str:
+    """The picture, on a page from which its folder is this."""
+    words = "Each arm's loss minus gradient descent's, with its 95 % interval and every seed"
+    return f"![{words}]({folder}/confirmation.svg)"
+
+
 def each_seed_table(name: str | Path) -> str:
     """The loss of every run."""
     found = comparison(name)
@@ -97,6 +103,7 @@ def results(name: str | Path) -> str:
     if not progress(name).begun:
         return said
     details = f"<details>\n<summary>Every seed</summary>\n\n{each_seed_table(name)}\n\n</details>"
+    said += f"\n\n{shown('images')}" if progress(name).complete else ""
     return f"{said}\n\n{arms_table(name)}\n\n{details}"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from results.tables.archives import markdown, progress, study
 from results.tables.arms import seeds_table
-from results.tables.confirmation import arms_table, setting, tally
+from results.tables.confirmation import arms_table, setting, shown, tally
 
 # What the first page shows of the screening, until the confirmation is there: few rows, as its
 # first two screens are full.
@@ -55,8 +55,8 @@ def first_page(name: str | Path = "confirmation") -> str:
     if there.complete:
         return (
             f"{setting(name)} Nothing was chosen on these seeds. Differences are to gradient "
-            "descent, paired by seed, with their 95 % intervals."
-            f"\n\n{arms_table(name, short=True)}\n\n{tally(name)}"
+            "descent, paired by seed, with their 95 % intervals.\n\n"
+            f"{shown('docs/images')}\n\n{arms_table(name, short=True)}\n\n{tally(name)}"
         )
     return (
         f"{study('screening').settings['steps']} steps, **two seeds: leads, not findings**.\n\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +100,8 @@ def draw(archive: Path, folder: Path) -> list[Path]:
     arms = arms_of(archive)
     folder.mkdir(parents=True, exist_ok=True)
     made: dict[str, Callable[[], Figure]] = {
-        **{name: lambda name=name: dots(arms, name) for name in DOTS},
-        **{name: lambda name=name: lines(arms, name) for name in LINES},
+        **{name: partial(dots, arms, name) for name in DOTS},
+        **{name: partial(lines, arms, name) for name in LINES},
         "norms": lambda: panels(arms, "norms", STREAMS, "How long are the streams' vectors?"),
         "coefficients": lambda: panels(
             arms, "coefficients", COEFFICIENTS, "What did the momentum rules learn? (dotted: start)"

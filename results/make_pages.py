@@ -23,6 +23,7 @@ from results.tables import confirmation, ladder
 from results.tables.archives import progress
 from results.tables.arms import seeds_table, verdicts_table
 from results.tables.facts import differences
+from results.tables.inside import inside_table
 from results.tables.rates import best_rates_table, rates_table
 from results.tables.readings import readings_table
 from results.tables.states import first_page, states, studies_table
@@ -50,6 +51,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "ladder laws": partial(ladder.laws, "ladder"),
     "ladder rates": partial(ladder.rates_check, "ladder"),
     "ladder verdicts": partial(confirmation.verdicts, "ladder"),
+    "inside": partial(inside_table, "confirmation"),
     "first page": first_page,
     "studies": studies_table,
     "upcycling": upcycling_table,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from results import inside, inside_figures, make_reports
+from results.tables.inside import inside_table, traced
 from tests.comparison.studies import begin
 from tests.training.runs import tales
 from yuriiformer.comparison.archive import read_suite, write_archive
@@ -150,6 +151,22 @@ def test_figures_have_the_means_over_seeds(home, monkeypatch):
         assert line.get_color() == arm.colour
     figure = inside_figures.panels(arms, "norms", inside_figures.STREAMS, "")
     assert [len(axes.lines) for axes in figure.axes] == [2, 1]  # V is of momentum alone
+
+
+def test_the_table_has_means_and_the_ends_of_the_spread(home):
+    archive = home / "studies" / "small"
+    archive.with_suffix(".toml").write_text(STUDY)
+    first, second = inside.by_arm(inside.read_inside(archive))["momentum"]
+    [row] = [line for line in inside_table(archive).splitlines() if line.startswith("| momentum")]
+    values = first["straightness"], second["straightness"]
+    assert row.split(" | ")[1:3] == [
+        "2",
+        f"{sum(values) / 2:.2f} ({min(values):.2f} to {max(values):.2f})",
+    ]
+    turns = [sum(run["turning"][2:]) / len(run["turning"][2:]) for run in (first, second)]
+    assert f" | {sum(turns) / 2:.0f} ({min(turns):.0f} to {max(turns):.0f}) | " in row
+    assert traced(archive) == 4
+    assert inside_table(archive.with_name("none")) == "No run has been traced yet."
 
 
 def test_pages_and_figures_of_every_archive(home, tmp_path):

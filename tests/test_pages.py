@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import yuriiformer as yf
+from results.make_pages import PICTURE
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -70,7 +71,7 @@ def test_every_picture_is_shown_small_and_made_by_the_script():
     for name in pictures:
         assert 1000 < (ROOT / "docs/images" / name).stat().st_size <= LARGEST, name
     script = (ROOT / "docs/make_pictures.py").read_text(encoding="utf-8")
-    for name in pictures:
+    for name in pictures - {PICTURE.name}:  # that of the archives is compared with them
         stem = Path(name).stem.removeprefix("lab-")
         assert f'"{stem}"' in script, name
 

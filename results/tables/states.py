@@ -7,6 +7,7 @@ from pathlib import Path
 from results.tables.archives import markdown, progress, study
 from results.tables.arms import seeds_table
 from results.tables.confirmation import arms_table, setting, shown, tally
+from results.tables.inside import traced
 
 # What the first page shows of the screening, until the confirmation is there: few rows, as its
 # first two screens are full.
@@ -34,13 +35,14 @@ STUDIES = (
 
 
 def studies_table() -> str:
-    """A row for each study's file: its title, and how many of its runs the archive has."""
+    """A row for each study's file: its title, how many of its runs the archive has, and of how many
+    the model was traced."""
     rows = []
     for name in STUDIES:
         there = progress(name)
         runs = f"all {there.runs}" if there.complete else f"{there.runs} of {there.of_runs}"
-        rows.append([f"`{name}.toml`", study(name).title, runs])
-    return markdown(["study", "what it asks", "runs archived"], rows, words=2)
+        rows.append([f"`{name}.toml`", study(name).title, runs, str(traced(name) or "")])
+    return markdown(["study", "what it asks", "runs archived", "traced"], rows, words=2)
 
 
 def states(*names: str) -> str:

@@ -17,6 +17,7 @@ from tests.comparison.studies import begin
 from tests.comparison.synthetic import falling, plan, write_run
 from yuriiformer.comparison.archive import read_suite, write_archive
 from yuriiformer.config import TrainConfig
+from yuriiformer.errors import RunError
 
 SMALL = """
 preset = "tales-tiny"
@@ -273,6 +274,8 @@ def test_a_ladder_under_way_has_losses_and_no_law(tmp_path, rungs):
     archive = archived(tmp_path / "no-baseline", LADDER, smallest)
     assert "0 of 2 seeds so far (8 of 56 runs)" in ladder.results(archive)
     assert ladder.rates_check(archive) == "No runs yet."
+    with pytest.raises(RunError, match="no run of 'gd-lie-trotter,-d-96' to compare with"):
+        comparison(archive)
 
 
 def test_a_ladder_that_carries_no_law_says_so(tmp_path):

@@ -264,7 +264,7 @@ def find_baseline(arms: Sequence[Arm], wanted: str | None) -> Arm:
                 return arm
         known = [arm.slug for arm in arms]
         hint = did_you_mean(wanted, known) or f"; there are {', '.join(known)}"
-        raise RunError(f"no arm {wanted!r} to compare with{hint}")
+        raise RunError(f"no run of {wanted!r} to compare with{hint}")
     plain = [arm for arm in arms if arm.rule.name == BASELINE]
     return plain[0] if plain else arms[0]
 

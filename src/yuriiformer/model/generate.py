@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,9 @@ from torch import Tensor
 
 from yuriiformer.errors import InputError, whole_number
 from yuriiformer.model.context import Context, KVCache, positions_and_mask
+from yuriiformer.model.decode import Decoder, decoder
 from yuriiformer.model.oracles import oracle_pair
-from yuriiformer.model.products import can_use_onednn, generating, of_one_token
+from yuriiformer.model.products import TOKENS, can_use_onednn, generating, of_one_token
 
 if TYPE_CHECKING:
     from yuriiformer.model.model import YuriiFormer
@@ -129,6 +130,7 @@ class Predictor:
         able = cached and oracle_pair(model.config).caches
         self.cache = KVCache(len(model.blocks), self.context) if able else None
         self.table: Tensor | None = None  # of the output projection, for faster products
+        self.decoder: Decoder | None = None  # for tokens after the prompt, where there is one
         self.starts: list[int] = []
         self.pads: Tensor | None = None
 
@@ -158,6 +160,10 @@ class Predictor:
         positions, mask, causal = positions_and_mask(
             self.cache.length, count, self.pads, self._device
         )
+        if self.decoder is not None and count == 1 and self.cache.length > 0:
+            logits = self.decoder(tokens, positions, self.pads)
+            self.cache.length += 1
+            return logits
         context = Context(positions, mask=mask, causal=causal)
         if self.cache.blocks[0].coefficients is None:
             for own, block in zip(self.cache.blocks, self.model.blocks, strict=True):
@@ -212,10 +218,7 @@ def stream(
     model.eval()
     try:
         predict = Predictor(model, cached=cached)
-        table = model.token_table
-        fast = cached and can_use_onednn(table, len(rows))
-        faster = generating(model, table, max_new_tokens) if fast else nullcontext()
-        with torch.inference_mode(), faster as predict.table:
+        with torch.inference_mode(), _faster(predict, len(rows), max_new_tokens):
             over = [False] * len(rows)
             for _ in range(max_new_tokens):
                 drawn = sampling.draw(predict(rows).cpu(), rows, chances).tolist()
@@ -227,6 +230,19 @@ def stream(
                     return
     finally:
         model.train(was_training)
+
+
+@contextmanager
+def _faster(predict: Predictor, rows: int, tokens: int) -> Iterator[None]:
+    """Within it, a predictor is as fast as this machine allows, and the weights must not change."""
+    model, cache = predict.model, predict.cache
+    if cache is not None and tokens >= TOKENS:
+        predict.decoder = decoder(model, cache, rows)
+    if cache is None or predict.decoder is not None or not can_use_onednn(model.token_table, rows):
+        yield
+    else:
+        with generating(model, model.token_table, tokens) as predict.table:
+            yield
 
 
 def _check(prompts: Sequence[Sequence[int]], count: int, vocab_size: int) -> Rows:

@@ -151,12 +151,17 @@ def kv_heads(config: ModelConfig) -> int:
     return max(heads for heads in range(1, most + 1) if config.n_head % heads == 0)
 
 
+def angles(positions: Tensor, half: int) -> Tensor:
+    """By which each of ``half`` pairs is turned at each position."""
+    index = torch.arange(half, device=positions.device, dtype=torch.float32)
+    frequency = ROTARY_BASE ** (-index / half)
+    return positions.to(torch.float32)[..., None] * frequency
+
+
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
     """Turn pairs (x[i], x[i + d/2]) of each head by an angle proportional to the position."""
     half = x.shape[-1] // 2
-    index = torch.arange(half, device=x.device, dtype=torch.float32)
-    frequency = ROTARY_BASE ** (-index / half)
-    angle = positions.to(torch.float32)[..., None] * frequency  # (token, half)
+    angle = angles(positions, half)  # (token, half)
     angle = angle[:, None] if positions.ndim == 2 else angle  # rows differ: (batch, 1, token, half)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     first, second = x[..., :half], x[..., half:]

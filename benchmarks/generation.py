@@ -49,7 +49,7 @@ def generation(rows: int, *, quick: bool) -> Rounds:
     with threads(1):
         return take_turns(
             {name: partial(way, prompts, count) for name, way in ways.items()},
-            2 if quick else 7,
+            2 if quick else 15,
         )
 
 

@@ -204,11 +204,14 @@ INLINE Vector gelu_tanh(Vector x) {
         store(op->out + i, value);                               \
     }
 
-#define PAIRS(operator)                                                            \
-    for (int64_t r = 0; r < rows; r++) {                                           \
-        const float *a = op->a + r * op->a_stride, *b = op->b + r * op->b_stride;  \
-        float *restrict out = op->out + r * op->out_stride;                        \
-        for (int64_t i = 0; i < op->width; i++) out[i] = a[i] operator b[i];       \
+/* The result may take the place of an operand. */
+#define PAIRS(operator)                                                              \
+    for (int64_t r = 0; r < rows; r++) {                                             \
+        const float *a = op->a + r * op->a_stride, *b = op->b + r * op->b_stride;    \
+        float *out = op->out + r * op->out_stride;                                   \
+        int64_t i = 0;                                                               \
+        for (; i + W <= op->width; i += W) store(out + i, load(a + i) operator load(b + i)); \
+        for (; i < op->width; i++) out[i] = a[i] operator b[i];                      \
     }
 
 /* New keys or values of ``inner`` heads into their place, (row, head, token, width). */
@@ -234,6 +237,18 @@ static void rotate(const Operation *op, int64_t rows) {
         }
 }
 
+/* out += shares[0] values[0] + ... of up to four keys. */
+INLINE void add_shares(const float *share, const float *values, float *restrict out, int64_t keys,
+                       int64_t width) {
+    if (keys == 4)
+        for (int64_t i = 0; i < width; i++)
+            out[i] += (share[0] * values[i] + share[1] * values[width + i]) +
+                      (share[2] * values[2 * width + i] + share[3] * values[3 * width + i]);
+    else
+        for (int64_t j = 0; j < keys; j++)
+            for (int64_t i = 0; i < width; i++) out[i] += share[j] * values[j * width + i];
+}
+
 /* One head of one row: softmax of the scores of n keys, and the mean of the values. */
 static void head(const float *q, const float *keys, const float *values, float *out, int64_t n,
                  int64_t width, float *scores) {
@@ -249,12 +264,10 @@ static void head(const float *q, const float *keys, const float *values, float *
     }
     for (j = 0; j < n; j += W) store(scores + j, exponential(load(scores + j) - largest));
     for (j = 0; j < n; j++) sum += scores[j];
+    for (j = 0; j < n; j++) scores[j] /= sum;
     memset(out, 0, sizeof(float) * (size_t)width);
-    for (j = 0; j < n; j++) {
-        const float share = scores[j] / sum;
-        const float *restrict value = values + j * width;
-        for (int64_t i = 0; i < width; i++) out[i] += share * value[i];
-    }
+    for (j = 0; j < n; j += 4)
+        add_shares(scores + j, values + j * width, out, n - j < 4 ? n - j : 4, width);
 }
 
 /* ``inner`` query heads, ``groups`` heads of keys and values. Padding stands before a row. */

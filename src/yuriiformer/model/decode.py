@@ -12,7 +12,7 @@ arithmetic) there is no list, and torch does the work.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,9 +50,25 @@ class Operations:
         self.rows = rows
         self.list: list[list[int]] = []
         self.used: list[Tensor | None] = []  # held as long as the list
+        self.busy: list[Tensor] = []  # buffers that hold what is still needed
+        self.free: dict[int, list[Tensor]] = {}  # by width
 
     def buffer(self, width: int) -> Tensor:
-        return torch.zeros(self.rows * width + ROOM)[: self.rows * width].view(self.rows, width)
+        if self.free.get(width):
+            found = self.free[width].pop()
+        else:
+            numbers = self.rows * width
+            found = torch.zeros(numbers + ROOM)[:numbers].view(self.rows, width)
+        self.busy.append(found)
+        return found
+
+    def release(self, needed: Iterable[Value]) -> None:
+        """Use all buffers again but those of these values: they are in the processor's cache."""
+        kept = {id(value) for value in needed}
+        for each in self.busy:
+            if id(each) not in kept:
+                self.free.setdefault(each.shape[1], []).append(each)
+        self.busy = [each for each in self.busy if id(each) in kept]
 
     def add(
         self,
@@ -102,11 +118,13 @@ class Operations:
         bias = norm.bias if centred else None
         return self.add("norm", x, norm.weight, bias, out=out, inner=centred)
 
-    def arithmetic(self, what: str, a: Value, b: Value) -> Tensor:
+    def arithmetic(self, what: str, a: Value, b: Value, over: int | None = None) -> Tensor:
+        """``over``: the side that may be overwritten, if any."""
         width = next(x.shape[-1] for x in (a, b) if isinstance(x, Tensor) and x.ndim == 2)
         sides = [x.float() if isinstance(x, Tensor) else torch.tensor(x) for x in (a, b)]
+        place = None if over is None or sides[over].ndim < 2 else sides[over]
         sides = [x if x.ndim == 2 else x.expand(width).contiguous() for x in sides]
-        return self.add(what, *sides, out=self.buffer(width))
+        return self.add(what, *sides, out=self.buffer(width) if place is None else place)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, slot: TensorSlot, heads: int, groups: int
@@ -142,7 +160,7 @@ class Operations:
             elif line.operation == "negate":
                 known[line.name] = self.arithmetic("*", given[0], -1.0)
             elif line.operation in CODES:
-                known[line.name] = self.arithmetic(line.operation, *given)
+                known[line.name] = self.arithmetic(line.operation, *given, line.over)
             else:
                 raise UnknownError
         values.update({name: known[line] for name, line in code.outputs})
@@ -195,7 +213,7 @@ class Decoder:
         self.run.restype = None
         self.run.argtypes = [ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p]
         self.to = Operations(rows)
-        self.turn = self.to.buffer(model.config.d_head)  # cosines and sines of the positions
+        self.turn = torch.zeros(rows, model.config.d_head)  # cosines and sines of the positions
         self.starts = {name: self.to.buffer(model.config.d_model) for name in model.streams}
         values: dict[str, Value] = dict(self.starts)
         for block, own in zip(model.blocks, cache.blocks, strict=True):
@@ -212,7 +230,8 @@ class Decoder:
             raise UnknownError
         norms = [block.velocity_norms[i] for i in block.norm_of_call]
         values = {**block.coefficients(), **values}
-        for segment in block.program.segments:
+        segments = block.program.segments
+        for number, segment in enumerate(segments):
             argument = self.to.segment(segment, values, norms)
             if segment.query is not None:
                 query = segment.query
@@ -223,6 +242,9 @@ class Decoder:
                 values[query.target] = _ORACLES[type(oracle)](
                     self.to, oracle, _stream(argument), slot, self.turn
                 )
+            later = {name for each in segments[number + 1 :] for name in each.inputs}
+            later.update(block.program.outputs)
+            self.to.release(value for name, value in values.items() if name in later)
         return {name: values[name] for name in block.program.outputs}
 
     def __call__(self, tokens: Tensor, positions: Tensor, pads: Tensor | None) -> Tensor:

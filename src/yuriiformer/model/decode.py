@@ -160,7 +160,8 @@ class Operations:
             elif line.operation == "negate":
                 known[line.name] = self.arithmetic("*", given[0], -1.0)
             elif line.operation in CODES:
-                known[line.name] = self.arithmetic(line.operation, *given, line.over)
+                left, right = given
+                known[line.name] = self.arithmetic(line.operation, left, right, line.over)
             else:
                 raise UnknownError
         values.update({name: known[line] for name, line in code.outputs})

@@ -12,9 +12,8 @@ from tests.model.tiny import EVERY, tiny, unsettle
 from yuriiformer.errors import InputError
 from yuriiformer.methods.coefficients import Coefficient
 from yuriiformer.model import compiled
-from yuriiformer.model.decode import SOURCE, decoder
+from yuriiformer.model.decode import ROWS, SOURCE, TOKENS, decoder
 from yuriiformer.model.generate import Predictor, Sampling, stream
-from yuriiformer.model.products import ROWS, TOKENS
 
 GREEDY = Sampling(temperature=0)
 PROMPTS = ([[3, 1, 4]], [[1, 5, 9, 2], [6], [5, 3]], [[token] for token in range(1, 8)])
@@ -22,9 +21,9 @@ NO_LIST = "adam-like"  # it has a square root
 
 
 @pytest.fixture(autouse=True)
-def _need_compiler():
-    if compiled.library(SOURCE) is None:
-        pytest.skip("no C compiler")
+def _need_compiler(need_tool):
+    need_tool("cc")
+    assert compiled.library(SOURCE) is not None
 
 
 @pytest.fixture
@@ -62,6 +61,7 @@ def test_logits(rule, oracles):
         check(net, prompts, 15)
 
 
+@pytest.mark.slow  # so that some of these tests run where the compiler is installed for the slow ones
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 11])
 @pytest.mark.parametrize("gelu", ["exact", "tanh"])

@@ -27,7 +27,7 @@ from yuriiformer.model.block import Block
 from yuriiformer.model.compiled import library
 from yuriiformer.model.context import BlockTensors, KVCache, TensorSlot
 from yuriiformer.model.oracles import MLP, Attention, GroupedAttention, SwiGLU, angles
-from yuriiformer.model.products import ROWS, Linear
+from yuriiformer.model.products import Linear
 
 if TYPE_CHECKING:
     from yuriiformer.model.model import YuriiFormer
@@ -36,6 +36,8 @@ CODES = "product norm gelu gelu-tanh swiglu keep rotate attend + - * /".split() 
 SOURCE = Path(__file__).with_name("decode.c")
 FIELDS, OUT = 11, 7  # of an operation, and where its result is
 ROOM = 16  # numbers beyond the end of a buffer: a vector may be written there
+ROWS = 64  # texts, at most: more are left to torch, whose products are good at that
+TOKENS = 32  # new tokens from which on making the list, and perhaps compiling, pays
 Value = Tensor | float  # a stream is (rows, d); a constant is a number or (1,) or (d,)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,9 +20,8 @@ from torch import Tensor
 
 from yuriiformer.errors import InputError, whole_number
 from yuriiformer.model.context import Context, KVCache, positions_and_mask
-from yuriiformer.model.decode import Decoder, decoder
+from yuriiformer.model.decode import TOKENS, Decoder, decoder
 from yuriiformer.model.oracles import oracle_pair
-from yuriiformer.model.products import TOKENS, can_use_onednn, generating, of_one_token
 
 if TYPE_CHECKING:
     from yuriiformer.model.model import YuriiFormer
@@ -129,7 +127,6 @@ class Predictor:
         self.context = model.config.context
         able = cached and oracle_pair(model.config).caches
         self.cache = KVCache(len(model.blocks), self.context) if able else None
-        self.table: Tensor | None = None  # of the output projection, for faster products
         self.decoder: Decoder | None = None  # for tokens after the prompt, where there is one
         self.starts: list[int] = []
         self.pads: Tensor | None = None
@@ -183,10 +180,7 @@ class Predictor:
         return torch.stack([found[i] for i in range(len(windows))])
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        if self.table is None:
-            logits = F.linear(hidden, self.model.token_table)[:, 0]
-        else:
-            logits = of_one_token(hidden, self.table)[:, 0]
+        logits = F.linear(hidden, self.model.token_table)[:, 0]
         return logits[:, : self.model.config.real_vocab].float()  # padded ids are never produced
 
 
@@ -218,7 +212,9 @@ def stream(
     model.eval()
     try:
         predict = Predictor(model, cached=cached)
-        with torch.inference_mode(), _faster(predict, len(rows), max_new_tokens):
+        with torch.inference_mode():
+            if max_new_tokens >= TOKENS:
+                predict.decoder = decoder(model, predict.cache, len(rows))
             over = [False] * len(rows)
             for _ in range(max_new_tokens):
                 drawn = sampling.draw(predict(rows).cpu(), rows, chances).tolist()
@@ -230,19 +226,6 @@ def stream(
                     return
     finally:
         model.train(was_training)
-
-
-@contextmanager
-def _faster(predict: Predictor, rows: int, tokens: int) -> Iterator[None]:
-    """Within it, a predictor is as fast as this machine allows, and the weights must not change."""
-    model, cache = predict.model, predict.cache
-    if cache is not None and tokens >= TOKENS:
-        predict.decoder = decoder(model, cache, rows)
-    if cache is None or predict.decoder is not None or not can_use_onednn(model.token_table, rows):
-        yield
-    else:
-        with generating(model, model.token_table, tokens) as predict.table:
-            yield
 
 
 def _check(prompts: Sequence[Sequence[int]], count: int, vocab_size: int) -> Rows:

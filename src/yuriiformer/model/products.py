@@ -1,15 +1,5 @@
 """Products with weight matrices on a CPU, where oneDNN's are faster than torch's own (MKL's).
 
-While text is generated every new token reads all weights once. The 25 matrices of 6 layers, d = 384
-and vocabulary 4,096, on one thread with AVX-512:
-
-                    weights as they are         stored input-major
-    one row         MKL 2.4 ms, oneDNN 1.7      MKL 1.4 ms, oneDNN 1.7
-    eight rows      MKL 4.4 ms, oneDNN 3.0      MKL 4.2 ms, oneDNN 2.1
-
-So a text of some length is generated with input-major copies of the weights, up to a gibibyte,
-where `decode` has no compiler.
-
 In the loss at a large vocabulary oneDNN is used on processors with AVX-512, which MKL uses on
 Intel's alone. 667 rows by 50,304 tokens, d = 384, two threads: 118 ms become 87.
 
@@ -20,17 +10,12 @@ forward and backward, on an AMD processor with AVX-512.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-ROWS = 64  # texts that are generated together
-TOKENS = 32  # new tokens from which on copies of the weights pay
-COPIES = 2**30  # bytes that they may take
 _ONEDNN = torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 _AVX512 = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
@@ -40,8 +25,8 @@ class Linear(nn.Linear):
 
     ``init_scale`` multiplies the standard deviation of that start; output projections of oracles
     set it to 1/sqrt(2L). ``parts`` is the number of maps of equal size that are stacked in it: an
-    optimiser may treat them separately. ``generates`` is the weight, or a copy of it, while text is
-    generated; ``onednn`` is on where the configuration asks for oneDNN's products.
+    optimiser may treat them separately. ``onednn`` is on where the configuration asks for oneDNN's
+    products.
     """
 
     def __init__(
@@ -50,14 +35,11 @@ class Linear(nn.Linear):
         self.init_scale, self.parts = init_scale, parts
         self.onednn = False
         super().__init__(d_in, d_out, bias=bias)
-        self.generates: Tensor | None = None
 
     def reset_parameters(self) -> None:
         """Nothing: PyTorch's own values would be overwritten, and would advance the global RNG."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.generates is not None and x.shape[-2] == 1 and not torch.is_grad_enabled():
-            return of_one_token(x, self.generates, self.bias)
         if self.onednn:
             return linear(x, self.weight, self.bias)
         return F.linear(x, self.weight, self.bias)
@@ -106,16 +88,6 @@ def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return result
 
 
-def of_one_token(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``x @ weight.T + bias`` of (batch, 1, d), the faster way."""
-    if len(x) > 1 or weight.stride(0) > 1:
-        return onednn(x, weight, bias)
-    one = x.view(-1)
-    return (torch.mv(weight, one) if bias is None else torch.addmv(bias, weight, one)).view(
-        1, 1, -1
-    )
-
-
 def product(a: Tensor, b: Tensor, room: Tensor) -> Tensor:
     """``a @ b.T`` without a gradient; ``room`` for the result, if it is needed."""
     return onednn(a, b) if _is_faster(a) else torch.mm(a, b.mT, out=room)
@@ -135,35 +107,3 @@ def _is_faster(a: Tensor) -> bool:
     """Whether oneDNN is the faster one for large matrices. Fake tensors have torch's own ops."""
     on_cpu = type(a) is Tensor and a.device.type == "cpu"
     return bool(_ONEDNN and _AVX512 and on_cpu and a.dtype == torch.float32)
-
-
-def can_use_onednn(weight: Tensor, rows: int) -> bool:
-    return (
-        _ONEDNN
-        and rows <= ROWS
-        and weight.dtype == torch.float32
-        and weight.device.type == "cpu"
-        and not torch.is_autocast_enabled("cpu")
-    )
-
-
-@contextmanager
-def generating(model: nn.Module, table: Tensor, tokens: int) -> Iterator[Tensor]:
-    """Within it, the model's linear maps of one token per text are the faster ones, and their
-    weights must not change. Gives the ``table`` of the output projection to be used, which is a
-    copy, as those of the maps, where there are enough ``tokens`` to come."""
-    maps = [each for each in model.modules() if isinstance(each, Linear)]
-    size = sum(4 * weight.numel() for weight in (table, *(each.weight for each in maps)))
-    copied = tokens >= TOKENS and size <= COPIES
-
-    def stored(weight: Tensor) -> Tensor:
-        plain = weight.detach()  # a parameter would become one of the map's own
-        return plain.mT.contiguous().mT if copied else plain
-
-    try:
-        for each in maps:
-            each.generates = stored(each.weight)
-        yield stored(table)
-    finally:
-        for each in maps:
-            each.generates = None

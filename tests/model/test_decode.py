@@ -61,6 +61,13 @@ def test_logits(rule, oracles):
         check(net, prompts, 15)
 
 
+def test_biases():
+    net = tiny("nesterov-lie-trotter", bias=True)
+    for parameter in net.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    check(net.eval(), PROMPTS[1], 3)
+
+
 @pytest.mark.slow  # so that some of these tests run where the compiler is installed for the slow ones
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 11])

@@ -68,7 +68,7 @@ def test_biases():
     check(net.eval(), PROMPTS[1], 3)
 
 
-@pytest.mark.slow  # so that some of these tests run where the compiler is installed for the slow ones
+@pytest.mark.slow  # so some of these run where the compiler comes with the slow tests
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 11])
 @pytest.mark.parametrize("gelu", ["exact", "tanh"])

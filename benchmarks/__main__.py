@@ -64,6 +64,8 @@ def main(words: list[str] | None = None) -> int:
     out = None if options.quick else options.out
     began = time.perf_counter()
     names = chosen(options.subjects)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # before anything is measured
     if options.quick:
         print("small sizes, not those that the rows name: does everything run?", flush=True)
     well = [run(name, quick=options.quick, out=out) for name in names]
